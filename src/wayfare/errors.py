@@ -1,0 +1,64 @@
+"""Everything Wayfare raises on purpose.
+
+    WayfareError
+    ├── ConfigError     an experiment that cannot be: unknown setting, misfit of its parts      (exit status 2)
+    ├── DataError       a file or data set that is missing, broken or not what it claims to be
+    ├── StoreError      the run folder: damaged, full, or in use by another process
+    ├── QuorumError     too few devices gave a usable reply
+    └── DeviceError     a program failed on a device
+
+Each message says where, what was found, what was expected and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import Path
+
+
+class WayfareError(Exception):
+    """The root: catch this to catch everything Wayfare raises on purpose."""
+
+    exit_status = 1
+
+
+class ConfigError(WayfareError):
+    """An experiment that cannot be."""
+
+    exit_status = 2
+
+
+class DataError(WayfareError):
+    """A data file that cannot be used; names file, line and field where they are known."""
+
+    def __init__(
+        self, what: str, file: str | Path | None = None, line: int | None = None, field: str | None = None, remedy: str = ""
+    ) -> None:
+        where = "" if file is None else f"{file}:{line}: " if line is not None else f"{file}: "
+        self.file, self.line, self.field, self.remedy = file, line, field, remedy
+        super().__init__(where + (f"field {field!r}: " if field else "") + what + (f" ({remedy})" if remedy else ""))
+
+
+class StoreError(WayfareError):
+    """The run folder cannot be read or written."""
+
+
+class QuorumError(WayfareError):
+    """Too few usable replies."""
+
+
+class DeviceError(WayfareError):
+    """A program failed on a device; `detail` holds the traceback from there."""
+
+    def __init__(self, device: str, program: str, reason: str, detail: str = "") -> None:
+        self.device, self.program, self.reason, self.detail = device, program, reason, detail
+        super().__init__(f"device {device!r}, program {program!r}: {reason}")
+
+
+def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> ConfigError:
+    """A ConfigError that lists what is known and offers the nearest spelling."""
+    names = sorted(known)
+    near = get_close_matches(name, names, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return ConfigError(f"{where + ': ' if where else ''}unknown {kind} {name!r}{hint} Known: {', '.join(names) or 'none'}")
