@@ -1,0 +1,55 @@
+"""The command line: `wayfare --help`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+
+import click
+import typer
+
+from wayfare.cli import data, look, runs
+from wayfare.cli.console import err
+from wayfare.errors import DeviceError, WayfareError
+
+app = typer.Typer(
+    name="wayfare",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Learning from photographs without collecting them.\n\nBegin with [bold]wayfare demo[/bold], or "
+    "[bold]wayfare run quickstart[/bold]; [bold]wayfare list strategies[/bold] shows what there is to choose from.",
+)
+for module in (runs, look, data):
+    module.add_to(app)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; exit status 0 done, 1 failed, 2 wrong use, 130 interrupted."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        result = app(given, standalone_mode=False)
+        status = result if isinstance(result, int) else 0
+    except click.ClickException as error:
+        error.show(sys.stderr)
+        status = error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        err.print("[yellow]Interrupted.[/yellow] Every completed round is kept; continue with: wayfare resume DIR")
+        status = 130
+    except WayfareError as error:
+        if isinstance(error, DeviceError) and error.detail:
+            err.print(error.detail, style="dim", markup=False, highlight=False)
+        err.print(f"[red bold]{type(error).__name__}[/red bold] ", end="")
+        err.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        if "--json" in given:
+            print(json.dumps({"error": str(error), "kind": type(error).__name__}))
+        status = error.exit_status
+    except BrokenPipeError:  # the reader of our output has gone, as in `wayfare list | head`
+        sys.stderr.close()
+        status = 1
+    if arguments is None:
+        sys.exit(status)
+    return status

@@ -1,0 +1,122 @@
+"""What every command shares: two consoles, options, progress."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from wayfare.errors import ConfigError, unknown
+from wayfare.reports.tables import human_bytes
+
+out = Console()
+err = Console(stderr=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output, the rest on standard error.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Change a setting of the recipe: training.lr=0.1, strategy.name=fedprox. Repeatable.", metavar="KEY=VALUE"),
+]
+Recipe = Annotated[str, typer.Argument(help="A recipe: the path of a TOML file, or a name from [bold]wayfare list recipes[/bold].")]
+
+
+def answer(result: dict[str, Any], as_json: bool, *shown: Any) -> None:
+    """A command's result: JSON on standard output, or something to look at."""
+    if as_json:
+        print(json.dumps(result, default=str))
+    else:
+        for item in shown:
+            out.print(item)
+
+
+def recipe_path(name: str) -> Path:
+    """The file behind a recipe's path or name."""
+    path = Path(name)
+    if path.suffix == ".toml" or path.exists():
+        return path
+    known = recipes()
+    if name not in known:
+        raise unknown("recipe", name, known, "give the path of a TOML file or a recipe's name")
+    return known[name]
+
+
+def recipes() -> dict[str, Path]:
+    """The recipes that come with Wayfare, and those in ./recipes."""
+    package = Path(__file__).resolve().parents[1]
+    found: dict[str, Path] = {}
+    for root in (package / "recipes", package.parents[1] / "recipes", Path("recipes")):
+        found |= {str(file.relative_to(root).with_suffix("")): file for file in sorted(root.glob("**/*.toml"))}
+    return found
+
+
+def parse_settings(pairs: list[str] | None) -> dict[str, Any]:
+    """KEY=VALUE pairs; values are TOML, and plain words are text."""
+    changes: dict[str, Any] = {}
+    for pair in pairs or []:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"--set {pair!r}: KEY=VALUE is wanted, training.lr=0.1 for instance")
+        try:
+            changes[key.strip()] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            changes[key.strip()] = value
+    return changes
+
+
+class Watch:
+    """Shows a run's progress on standard error: a live bar on a terminal, a line per round elsewhere."""
+
+    def __init__(self, progress: Progress | None, rounds: int, label: str) -> None:
+        self.progress, self.label, self.rounds = progress, label, rounds
+        self.devices, self.sent = 0, 0
+        self.task = progress.add_task(label, total=rounds + 1) if progress else None
+
+    def __call__(self, event: str, data: dict[str, Any]) -> None:
+        if event == "warning":
+            err.print(f"[yellow]warning[/yellow] {data['text']}")
+        elif event == "device":
+            self.devices += 1
+            self._show(f"{self.label}  {self.devices} replies")
+        elif event == "round":
+            self._round(data)
+
+    def _round(self, line: dict[str, Any]) -> None:
+        self.devices = 0
+        self.sent += line["bytes_up"] + line["bytes_down"]
+        metrics = "  ".join(f"{name} {value:.4g}" for name, value in line["metrics"].items() if name in _shown(line["metrics"]))
+        notes = "".join(f"  [red]{len(line[key])} {key}[/red]" for key in ("refused", "cold") if line[key])
+        text = f"{self.label}  {metrics}  {human_bytes(self.sent)}{notes}{'  [red]void[/red]' if line['void'] else ''}"
+        if self.progress is None or self.task is None:
+            err.print(f"round {line['round']}/{self.rounds}  {text}  {line['seconds']:.2f} s", soft_wrap=True, highlight=False)
+        else:
+            self.progress.update(self.task, completed=line["round"] + 1, description=text)
+
+    def _show(self, text: str) -> None:
+        if self.progress is not None and self.task is not None and self.progress.tasks[self.task].completed == 0:
+            self.progress.update(self.task, description=text)
+
+
+def _shown(metrics: dict[str, float]) -> list[str]:
+    scores = [name for name in metrics if not name.endswith("loss")]
+    return (scores or list(metrics))[:2]
+
+
+@contextmanager
+def watching() -> Iterator[Progress | None]:
+    """A live display if standard error is a terminal."""
+    if not err.is_terminal:
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(),
+        TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=err) as progress:
+        yield progress

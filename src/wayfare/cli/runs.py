@@ -1,0 +1,202 @@
+"""Commands that run experiments: run, resume, reproduce, demo."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from wayfare.cli.console import Json, Recipe, Settings, Watch, answer, err, parse_settings, recipe_path, watching
+from wayfare.errors import ConfigError, unknown
+from wayfare.experiment import Experiment, flatten, override, read_table
+from wayfare.reports.compare import compare, write_page
+from wayfare.reports.page import write_report
+from wayfare.reports.record import Record
+from wayfare.reports.tables import compare_table, run_table
+from wayfare.run import opened
+from wayfare.run import resume as resume_run
+from wayfare.run import run as run_experiment
+
+Engine = Annotated[str, typer.Option(help="auto, local (one process), pool (a process per core), or package.module:Name.")]
+Workers = Annotated[int, typer.Option(min=0, help="Worker processes of the pool; 0 takes one per core.")]
+Track = Annotated[list[str] | None, typer.Option(help="Also log to tensorboard or mlflow. Repeatable; 'none' for neither.")]
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="The run folder; by default a new one under runs/.")]
+
+
+def run(
+    recipe: Recipe,
+    out: Out = None,
+    engine: Engine = "auto",
+    workers: Workers = 0,
+    rounds: Annotated[int | None, typer.Option(help="Rounds to run, instead of the recipe's.")] = None,
+    seed: Annotated[int | None, typer.Option(help="The seed, instead of the recipe's.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Run over this many seeds, counting up from the seed.")] = 1,
+    set_: Settings = None,
+    track: Track = None,
+    json: Json = False,
+) -> None:
+    """Run an experiment and leave everything in a folder.
+
+    The same experiment gives the same model, bit for bit, whatever the engine, the workers or interruptions.
+    """
+    changes = parse_settings(set_) | {k: v for k, v in (("rounds", rounds), ("seed", seed)) if v is not None}
+    experiment = Experiment.read(recipe_path(recipe), changes)
+    folder = out or fresh_folder(experiment.name)
+    if seeds == 1:
+        summary = _one(experiment, folder, engine, workers, track)
+        answer(summary, json, run_table(Record.read(folder)), f"report: {_report(folder)}")
+        return
+    summaries = _many({f"seed-{s}": experiment.with_seed(s) for s in range(experiment.seed, experiment.seed + seeds)},
+                      folder, engine, workers, track)  # fmt: skip
+    comparison = compare([folder])
+    page = write_page(comparison, folder / "compare.html")
+    answer(over_seeds(folder, summaries), json, compare_table(comparison), f"page: {page}")
+
+
+def resume(
+    folder: Annotated[Path, typer.Argument(help="A run folder.")],
+    engine: Engine = "auto",
+    workers: Workers = 0,
+    rounds: Annotated[int | None, typer.Option(help="A new total of rounds, to go on with a finished run.")] = None,
+    track: Track = None,
+    json: Json = False,
+) -> None:
+    """Continue a run where it stopped: interrupted, killed, or finished and now extended."""
+    if (folder / "experiment.toml").exists() or not any(folder.glob("seed-*/experiment.toml")):
+        with watching() as progress:
+            watch = Watch(progress, rounds or _rounds(folder), folder.name)
+            summary = resume_run(folder, engine, workers, _track(track), rounds, watch)
+        answer(summary, json, run_table(Record.read(folder)), f"report: {_report(folder)}")
+        return
+    raise ConfigError(f"{folder} holds several runs: resume one of {sorted(p.name for p in folder.glob('seed-*'))}")
+
+
+def reproduce(
+    recipe: Recipe,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Where the runs go; a folder that exists is continued.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds per cell.")] = 1,
+    cells: Annotated[str, typer.Option(help="Only these cells, comma-separated.")] = "",
+    engine: Engine = "auto",
+    workers: Workers = 0,
+    set_: Settings = None,
+    track: Track = None,
+    json: Json = False,
+) -> None:
+    """Run every cell of a recipe's table and put them side by side.
+
+    A recipe has cells: [cells.NAME] with the settings in which each differs. Finished cells are not run again.
+    """
+    path = recipe_path(recipe)
+    folder = out or Path("runs") / path.stem
+    result, shown = reproduce_recipe(path, folder, seeds, cells, engine, workers, parse_settings(set_), track)
+    answer(result, json, *shown)
+
+
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where the runs and the page go.")] = Path("runs/demo"),
+    engine: Engine = "auto",
+    workers: Workers = 0,
+    json: Json = False,
+) -> None:
+    """A small federation on real data that needs no download, compared with training alone and with pooling the data.
+
+    Ten clients hold handwritten digits, each mostly a few of the ten kinds. It takes about a minute.
+    """
+    result, shown = reproduce_recipe(recipe_path("quickstart"), out, 1, "", engine, workers, {}, ["none"])
+    answer(result, json, *shown)
+
+
+def reproduce_recipe(
+    path: Path, folder: Path, seeds: int, only: str, engine: str, workers: int, changes: dict[str, Any], track: list[str] | None
+) -> tuple[dict[str, Any], list[Any]]:
+    """All cells of a recipe; returns the result and what to show of it."""
+    table = override(read_table(path), changes)
+    cells: dict[str, Any] = table.pop("cells", {})
+    if not cells:
+        raise ConfigError(f"{path} has no [cells.NAME] tables: it is one experiment, for `wayfare run`")
+    for name in filter(None, only.split(",")):
+        if name not in cells:
+            raise unknown("cell", name, cells, str(path))
+    chosen = [name for name in cells if not only or name in only.split(",")]
+    plan: dict[str, Experiment] = {}
+    for name in chosen:
+        experiment = Experiment.from_table(override(table, dict(flatten(cells[name]))), name)
+        for seed in range(experiment.seed, experiment.seed + seeds):
+            plan[name if seeds == 1 else f"{name}/seed-{seed}"] = experiment.with_seed(seed)
+    _many(plan, folder, engine, workers, track)
+    comparison = compare([folder / name for name in plan])
+    page = write_page(comparison, folder / "index.html")
+    return comparison.as_dict() | {"page": str(page)}, [compare_table(comparison), f"page: {page}"]
+
+
+def _many(
+    plan: dict[str, Experiment], folder: Path, engine: str, workers: int, track: list[str] | None
+) -> list[dict[str, Any]]:
+    """Run experiments one after another on one engine, continuing what is begun and leaving what is done."""
+    summaries = []
+    with opened(engine, workers) as machine, watching() as progress:
+        for number, (name, experiment) in enumerate(plan.items(), start=1):
+            place = folder / name
+            watch = Watch(progress, experiment.rounds, f"[{number}/{len(plan)}] {name}")
+            if (place / "experiment.toml").exists():
+                if (place / "experiment.toml").read_text() != experiment.to_toml():
+                    raise ConfigError(f"{place} holds a run with other settings: remove it, or choose another --out")
+                summaries.append(resume_run(place, machine, track=_track(track), listen=watch))
+            else:
+                summaries.append(run_experiment(experiment, place, machine, track=_track(track), listen=watch))
+            _report(place)
+    return summaries
+
+
+def _one(experiment: Experiment, folder: Path, engine: str, workers: int, track: list[str] | None) -> dict[str, Any]:
+    err.print(f"run folder: {folder}", highlight=False)
+    with watching() as progress:
+        watch = Watch(progress, experiment.rounds, experiment.name)
+        return run_experiment(experiment, folder, engine, workers, _track(track), watch)
+
+
+def over_seeds(folder: Path, summaries: list[dict[str, Any]]) -> dict[str, Any]:
+    """One result for several seeds: means, with the standard deviation beside them."""
+    names = summaries[0]["metrics"]
+    columns = {name: [summary["metrics"][name] for summary in summaries] for name in names}
+    return {
+        "run": str(folder),
+        "rounds": summaries[0]["rounds"],
+        "metrics": {name: statistics.fmean(values) for name, values in columns.items()},
+        "sd": {name: statistics.stdev(values) for name, values in columns.items()},
+        "model_sha256": [summary["model_sha256"] for summary in summaries],
+        **{key: sum(s[key] for s in summaries) for key in ("seconds", "bytes_up", "bytes_down", "refused", "cold")},
+        "runs": summaries,
+    }
+
+
+def fresh_folder(name: str) -> Path:
+    """runs/<name>-<time>, or the next free one."""
+    base = Path("runs") / f"{name or 'run'}-{time.strftime('%Y%m%d-%H%M%S')}"
+    number, folder = 1, base
+    while folder.exists():
+        number += 1
+        folder = base.with_name(f"{base.name}-{number}")
+    return folder
+
+
+def _track(names: list[str] | None) -> list[str]:
+    return ["tensorboard"] if names is None else [name for name in names if name != "none"]
+
+
+def _rounds(folder: Path) -> int:
+    path = folder / "experiment.toml"
+    return int(read_table(path).get("rounds", 0)) if path.exists() else 0
+
+
+def _report(folder: Path) -> Path:
+    return write_report(folder)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register these commands."""
+    for command in (run, resume, reproduce, demo):
+        app.command()(command)

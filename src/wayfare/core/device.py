@@ -1,0 +1,157 @@
+"""Device: the place where the data lives, as a strategy sees it, and the one training loop of the whole system."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from wayfare.core.bundle import Bundle, Value, Weights, load_into, snapshot
+from wayfare.core.memory import Memories
+from wayfare.core.protocols import Batch, Client, Extra, Population, Strategy, Task, Training
+from wayfare.core.seeds import rng_for, seed_for
+from wayfare.errors import WayfareError
+
+
+class Bench:
+    """What one process needs to act as any device: task, strategy, and a few resident networks.
+
+    Networks are built once and weights are copied into them; nothing is rebuilt per client.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        strategy: Strategy,
+        training: Training,
+        population: Population,
+        clients: Callable[[str], Client],
+        seed: int,
+        memories: Memories,
+        where: str = "cpu",
+    ) -> None:
+        self.task, self.strategy, self.training, self.population = task, strategy, training, population
+        self.clients, self.seed, self.memories, self.where = clients, seed, memories, torch.device(where)
+        self._nets: list[nn.Module] = []
+        net = self.net(0)
+        self.initial: Weights = snapshot(net)
+        self._counters = {name: b.clone() for name, b in net.named_buffers() if not b.is_floating_point()}
+
+    def net(self, slot: int) -> nn.Module:
+        """A resident network; slot 0 trains, the others are frozen companions."""
+        while len(self._nets) <= slot:
+            torch.manual_seed(seed_for(self.seed, "network"))
+            net = self.strategy.prepare(self.task, self.task.network()).to(self.where)
+            if any(isinstance(module, nn.Conv2d) for module in net.modules()):
+                net = net.to(memory_format=torch.channels_last)  # up to twice as fast for convolutions on CPUs
+            self._nets.append(net)
+        return self._nets[slot]
+
+    def loaded(self, slot: int, weights: Weights) -> nn.Module:
+        """A resident network with these weights, and its counters as new: they do not travel."""
+        net = self.net(slot)
+        load_into(net, weights)
+        if self._counters:
+            for name, buffer in net.named_buffers():
+                if name in self._counters:
+                    buffer.copy_(self._counters[name])
+        return net
+
+    def device(self, id: str, round: int, remember: int, deadline: float = math.inf) -> Device:
+        """Step into the shoes of one device that remembers everything up to round `remember`."""
+        return Device(self, id, round, self.memories.load(id, remember) or Bundle(), deadline)
+
+
+class Device:
+    """One device in one round. `memory` survives between calls and never leaves the device."""
+
+    def __init__(self, bench: Bench, id: str, round: int, memory: Bundle, deadline: float = math.inf) -> None:
+        self.id, self.round, self.memory, self.deadline = id, round, memory, deadline
+        self.task, self.strategy, self.training = bench.task, bench.strategy, bench.training
+        self.seed, self.initial = bench.seed, bench.initial
+        self._bench, self._companions = bench, itertools.count(1)
+        self._client: Client | None = None
+
+    @property
+    def client(self) -> Client:
+        """The samples this device holds."""
+        if self._client is None:
+            self._client = self._bench.clients(self.id)
+        return self._client
+
+    def rng(self, purpose: str) -> np.random.Generator:
+        """Random numbers that depend on run, round, device and purpose only."""
+        return rng_for(self.seed, self.round, self.id, purpose)
+
+    def network(self, weights: Weights) -> nn.Module:
+        """The network to train, holding these weights."""
+        return self._bench.loaded(0, weights)
+
+    def frozen(self, weights: Weights) -> nn.Module:
+        """A companion in evaluation mode, holding these weights; call it under torch.no_grad()."""
+        return self._bench.loaded(next(self._companions), weights).eval()
+
+    @property
+    def lr(self) -> float:
+        """This round's learning rate."""
+        return self.training.lr * self.training.decay ** (self.round - 1)
+
+    def train(
+        self, net: nn.Module, message: Bundle, extra: Extra | None = None, iterations: int = 0
+    ) -> dict[str, Value]:
+        """THE training loop. Returns n (examples held), steps taken and the mean task loss."""
+        if not len(self.client.train):
+            raise WayfareError(f"device {self.id!r} holds no training samples")
+        torch.manual_seed(seed_for(self.seed, self.round, self.id, "torch"))  # dropout
+        net.train()
+        parameters = [p for p in net.parameters() if p.requires_grad]
+        optimizer = _optimizer(self.training, parameters, self.lr)
+        memo: dict[str, Any] = {}
+        total, steps = torch.zeros((), device=self._bench.where), 0
+        for batch in self._batches(net, memo, iterations):
+            output = self.task.forward(net, batch)
+            loss = self.task.loss(output, batch, memo)
+            total += loss.detach()
+            if extra is not None:
+                loss = loss + extra(output, batch)
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            if self.training.clip > 0:
+                nn.utils.clip_grad_norm_(parameters, self.training.clip)
+            optimizer.step()
+            steps += 1
+            if time.monotonic() > self.deadline:
+                raise TimeoutError(f"the round's deadline passed after {steps} local steps")
+        mean_loss = float(total) / max(steps, 1)
+        if not math.isfinite(mean_loss):
+            raise WayfareError(f"the loss is not finite after {steps} steps: lower training.lr or set training.clip")
+        return {"n": len(self.client.train), "steps": steps, "loss": mean_loss}
+
+    def _batches(self, net: nn.Module, memo: dict[str, Any], iterations: int) -> Iterator[Batch]:
+        """`epochs` passes over the data, or passes until `iterations` steps are made."""
+        wanted = iterations or self.training.iterations
+        passes = itertools.count() if wanted else range(self.training.epochs)
+        made = 0
+        for number in passes:
+            before = made
+            rng = self.rng(f"pass {number}")
+            for batch in self.task.steps(net, self.client, self.training.batch_size, memo, rng):
+                yield batch
+                made += 1
+                if made == wanted:
+                    return
+            if made == before:
+                raise WayfareError(f"device {self.id!r}: a pass over its data has no step to train on")
+
+
+def _optimizer(training: Training, parameters: list[Tensor], lr: float) -> torch.optim.Optimizer:
+    if training.optimizer == "sgd":
+        return torch.optim.SGD(parameters, lr, momentum=training.momentum, weight_decay=training.weight_decay)
+    kind = torch.optim.Adam if training.optimizer == "adam" else torch.optim.AdamW
+    return kind(parameters, lr, weight_decay=training.weight_decay)

@@ -1,0 +1,88 @@
+"""Every write of a run folder goes through here: whole or not at all, and on the disk before it counts.
+
+The calls are the plain ones of `os`, so a test can stop the process at each of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from wayfare.errors import StoreError
+
+
+def write(path: Path, data: bytes) -> None:
+    """Write a file under a temporary name, sync it, and rename it into place."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    with _explained(path, len(data), temporary):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _put(temporary, data, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.replace(temporary, path)
+        sync_folder(path.parent)
+
+
+def append(path: Path, data: bytes) -> None:
+    """Add to the end of a file and sync it."""
+    size = path.stat().st_size if path.exists() else None
+    with _explained(path, len(data)):
+        try:
+            _put(path, data, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        except OSError:
+            with contextlib.suppress(OSError):  # a reader drops a torn last line anyway
+                os.truncate(path, size or 0)
+            raise
+        if size is None:
+            sync_folder(path.parent)
+
+
+def truncate(path: Path, size: int) -> None:
+    """Cut a file to its first `size` bytes and sync it."""
+    with _explained(path, 0):
+        handle = os.open(path, os.O_WRONLY)
+        try:
+            os.ftruncate(handle, size)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def remove(path: Path) -> None:
+    """Delete a file if it is there."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename or a new name in this folder durable."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _put(path: Path, data: bytes, flags: int) -> None:
+    handle = os.open(path, flags, 0o644)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(handle, view) :]
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _explained(path: Path, size: int, temporary: Path | None = None) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+        raise StoreError(
+            f"cannot write {path} ({size:,} bytes): {error.strerror or error}. "
+            "The last complete round is intact: make room (or mend the disk), then resume"
+        ) from error

@@ -1,0 +1,148 @@
+"""Traffic: one round's exchange with devices. It asks, counts bytes, and admits only lawful replies.
+
+The admission gate stands before every strategy. A refused reply is recorded with its reason and the round goes on with
+the rest; below the quorum the round is void. Because `merge` is pure and streams, a void round changes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import torch
+
+from wayfare.core.bundle import Bundle, Weights
+from wayfare.core.protocols import Engine, Failure, Policy
+from wayfare.errors import DeviceError, QuorumError
+
+
+class Refusal(Exception):
+    """Why a reply is not admitted: a short code, then what was found."""
+
+
+@dataclass
+class Traffic:
+    """What a round asked for and what came of it."""
+
+    engine: Engine
+    policy: Policy
+    round: int
+    size_of: Callable[[str], int]
+    heard: Callable[[str], None] = lambda device: None
+    clients: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)  # devices that now remember something
+    cold: list[str] = field(default_factory=list)  # devices that came without memory
+    refused: list[dict[str, str]] = field(default_factory=list)
+    examples: int = 0
+    loss: float = 0.0  # sum over examples
+    bytes_up: int = 0
+    bytes_down: int = 0
+    group: str = ""  # the group now asked, in a hierarchy
+
+    def ask(
+        self, program: str, requests: Iterable[tuple[str, Bundle]], expects: Mapping[str, Weights] | None = None
+    ) -> Iterator[tuple[str, Bundle]]:
+        """Call a program and yield the admitted replies in the order asked; QuorumError if they are too few."""
+        sent: dict[str, Mapping[str, Weights]] = {}  # asked and not yet answered: a device answers once
+        asked, admitted, failures = 0, 0, []
+
+        def metered() -> Iterator[tuple[str, Bundle]]:
+            nonlocal asked
+            for device, message in requests:
+                asked += 1
+                sent[device] = message.tensors
+                self.bytes_down += message.nbytes
+                yield device, Bundle(message.tensors, {**message.values, "round": self.round})
+
+        deadline = time.monotonic() + self.policy.deadline
+        for device, reply in self.engine.call(program, metered(), deadline):
+            try:
+                if isinstance(reply, Failure):
+                    failures.append(DeviceError(device, program, reply.reason, reply.detail))
+                    raise Refusal(f"failed: {reply.reason}")
+                if device not in sent:
+                    raise Refusal("duplicate: this device was not asked, or has already answered")
+                anchors = sent.pop(device)
+                admit(reply, expects, anchors, self.policy, self.round, self.size_of(device))
+            except Refusal as refusal:
+                self.refused.append({"device": device, "reason": str(refusal)} | ({"group": self.group} if self.group else {}))
+                if failures and self.policy.on_error == "raise":
+                    raise failures[0] from None
+                continue
+            admitted += 1
+            self.bytes_up += reply.nbytes
+            self._note(device, reply)
+            self.heard(device)
+            yield device, reply
+        if asked and len(failures) == asked:
+            raise failures[0]  # not one device could run it: a fault of the experiment, not of the devices
+        if admitted < max(1, math.ceil(self.policy.quorum * asked)):
+            raise QuorumError(f"round {self.round}: {admitted} usable replies of {asked} asked, quorum {self.policy.quorum}")
+
+    def _note(self, device: str, reply: Bundle) -> None:
+        n = int(reply.number("n"))
+        self.clients.append(device)
+        self.examples += n
+        self.loss += n * reply.number("loss")
+        for flag, devices in (("cold", self.cold), ("kept", self.kept)):
+            if reply.values.get(flag) is True:
+                devices.append(device)
+
+
+def admit(
+    reply: Bundle,
+    expects: Mapping[str, Weights] | None,
+    anchors: Mapping[str, Weights],
+    policy: Policy,
+    round: int,
+    size: int,
+) -> None:
+    """Raise Refusal unless the reply is exactly what was asked for.
+
+    `expects` gives the lawful sections, names, shapes and types; `anchors` what was sent to this device.
+    """
+    if expects is not None:
+        if reply.tensors.keys() != expects.keys():
+            raise Refusal(f"sections: {sorted(reply.tensors)} instead of {sorted(expects)}")
+        for section, like in expects.items():
+            _check_section(section, reply[section], like, anchors.get(section), policy)
+    for name, value in reply.values.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise Refusal(f"not finite: value {name} is {value}")
+    if reply.values.get("round") != round:
+        raise Refusal(f"stale: the reply is of round {reply.values.get('round')}, this is round {round}")
+    n, loss = reply.values.get("n"), reply.values.get("loss", 0.0)
+    if not isinstance(n, int) or isinstance(n, bool) or not 0 < n <= min(size, policy.max_examples):
+        raise Refusal(f"examples: n = {n!r}, but this device has {size} (at most {policy.max_examples} are accepted)")
+    if not isinstance(loss, int | float) or isinstance(loss, bool):
+        raise Refusal(f"values: loss = {loss!r} is not a number")
+
+
+def _check_section(section: str, weights: Weights, like: Weights, anchor: Weights | None, policy: Policy) -> None:
+    if weights.keys() != like.keys():
+        odd = sorted(weights.keys() ^ like.keys())
+        raise Refusal(f"names: {section} has {odd[:3]} on one side only")
+    change, origin = 0.0, 0.0
+    anchored = section == "model" and anchor is not None and anchor.keys() == weights.keys()
+    for name, tensor in weights.items():
+        wanted = like[name]
+        if tensor.shape != wanted.shape:
+            raise Refusal(f"shape: {section}/{name} is {tuple(tensor.shape)} instead of {tuple(wanted.shape)}")
+        if tensor.dtype != wanted.dtype:
+            raise Refusal(f"type: {section}/{name} is {tensor.dtype} instead of {wanted.dtype}")
+        start = anchor[name] if anchored and anchor is not None else None
+        # one pass finds what is not finite as well: a norm of such a tensor is not finite either
+        norm = _norm(tensor) if start is None else _norm(tensor - start.to(tensor.device))
+        if not math.isfinite(norm):
+            raise Refusal(f"not finite: {section}/{name}")
+        change += norm * norm
+        origin += _norm(start) ** 2 if start is not None else 0.0
+    bound = policy.max_change * (1 + math.sqrt(origin)) if anchored else policy.max_norm
+    if math.sqrt(change) > bound:
+        raise Refusal(f"norm: {section} {'changed by' if anchored else 'has norm'} {math.sqrt(change):.4g}, the bound is {bound:.4g}")
+
+
+def _norm(tensor: torch.Tensor) -> float:
+    return float(torch.linalg.vector_norm(tensor.detach().float())) if tensor.numel() else 0.0

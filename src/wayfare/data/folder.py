@@ -1,0 +1,181 @@
+"""Pictures in class folders: what people have when they have photographs.
+
+    DIR/<class>/*.jpg                          split here, four fifths to train, one fifth to test
+    DIR/train/<class>/*.jpg  DIR/test/...      split by you
+
+The split is by a hash of each file's name, so it is the same on every machine and for every seed. Pictures are decoded
+once, to the size asked for, and kept in the cache under a key made of their names, sizes and dates; a second load maps
+that into memory. Pictures that cannot be read are left out and listed, with the reason, in `skipped` of the training
+part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from wayfare.data.cache import cache_dir, new_folder, read_pair, write_array, write_facts
+from wayfare.data.images import SUFFIXES, decode_all
+from wayfare.data.pictures import Pictures, Skipped
+from wayfare.errors import DataError
+
+_FORM = 1  # of the cache: raise it when decoding changes
+_OTHER_PICTURES = frozenset({".avif", ".bmp", ".gif", ".heic", ".heif", ".jxl", ".tif", ".tiff"})
+_TEST_SHARE = 0.2
+_CHUNK = 512  # pictures in memory at a time
+
+
+@dataclass(frozen=True)
+class _Photo:
+    file: Path
+    label: int
+    test: bool | None  # None: not decided by the folder it is in
+
+
+@dataclass(frozen=True)
+class _Listing:
+    root: Path
+    classes: tuple[str, ...]
+    photos: tuple[_Photo, ...]
+    unread: tuple[Skipped, ...]  # pictures in formats that are not tried
+
+
+def load(path: Path, size: tuple[int, int] = (64, 64), strict: bool = False) -> tuple[Pictures, Pictures]:
+    """Training and test pictures as uint8 (N, H, W, 3), `size` = (H, W); `strict` raises if any had to be left out."""
+    listing = _list(path)
+    target = cache_dir() / "folders" / _key(listing, size)
+    _ensure(target, listing, size)
+    try:
+        train, test = read_pair(target)
+    except DataError:  # the cache was damaged from outside: the photographs are still there
+        shutil.rmtree(target, ignore_errors=True)
+        _ensure(target, listing, size)
+        train, test = read_pair(target)
+    if strict and train.skipped:
+        first = train.skipped[0]
+        others = f", and {len(train.skipped) - 1} more" if len(train.skipped) > 1 else ""
+        raise DataError(f"{first.reason}{others}", file=first.file, remedy="remove it, or load without strict")
+    return train, test
+
+
+# ---- What is there
+
+
+def _list(root: Path) -> _Listing:
+    if not root.is_dir():
+        raise DataError("no such folder" if not root.exists() else "expected a folder of class folders", file=root)
+    if (root / "train").is_dir() and (root / "test").is_dir():
+        classes = _class_names(root / "train")
+        unknown = [name for name in _class_names(root / "test") if name not in classes]
+        if unknown:
+            raise DataError(f"no class of this name under {root / 'train'}", file=root / "test" / unknown[0])
+        parts: list[tuple[Path, bool | None, list[str]]]
+        parts = [(root / "train", False, classes), (root / "test", True, _class_names(root / "test"))]
+    else:
+        classes = _class_names(root)
+        parts = [(root, None, classes)]
+    photos: list[_Photo] = []
+    unread: list[Skipped] = []
+    for folder, test, names in parts:
+        for name in names:
+            files, others = _files(folder / name)
+            photos += [_Photo(file, classes.index(name), test) for file in files]
+            unread += others
+    return _Listing(root, tuple(classes), tuple(photos), tuple(unread))
+
+
+def _class_names(root: Path) -> list[str]:
+    entries = [entry for entry in root.iterdir() if not entry.name.startswith(".")]
+    names = sorted(entry.name for entry in entries if entry.is_dir())
+    if names:
+        return names
+    if not entries:
+        raise DataError("the folder is empty", file=root, remedy="expected one folder of pictures for each class")
+    remedy = f"put the pictures of each class in a folder of its name, such as {root / 'cat' / '1.jpg'}"
+    raise DataError("no class folders in it", file=root, remedy=remedy)
+
+
+def _files(folder: Path) -> tuple[list[Path], list[Skipped]]:
+    entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
+    files = [entry for entry in entries if entry.suffix.lower() in SUFFIXES and not entry.is_dir()]
+    others = [entry for entry in entries if entry.suffix.lower() in _OTHER_PICTURES]
+    if not files:
+        nested = any(entry.is_dir() for entry in entries)
+        remedy = "it holds folders, but pictures are not looked for below a class folder" if nested else "add some"
+        raise DataError("no JPEG, PNG or WebP pictures in this class folder", file=folder, remedy=remedy)
+    return files, [Skipped(str(file), f"the format {file.suffix} is not read") for file in others]
+
+
+def _key(listing: _Listing, size: tuple[int, int]) -> str:
+    facts: list[object] = [_FORM, list(size), str(listing.root.resolve()), [item.file for item in listing.unread]]
+    for photo in listing.photos:
+        try:
+            found = photo.file.stat()
+            facts.append([str(photo.file.relative_to(listing.root)), found.st_size, found.st_mtime_ns])
+        except OSError:  # a dangling link, say: decoding will list it with the reason
+            facts.append([str(photo.file.relative_to(listing.root)), -1, -1])
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
+
+
+# ---- Decoding, once
+
+
+def _ensure(target: Path, listing: _Listing, size: tuple[int, int]) -> None:
+    with new_folder(target) as part:
+        if part is None:
+            return
+        rows = part / "rows"
+        kept, broken = _decode_to(rows, [photo.file for photo in listing.photos], size)
+        photos = [listing.photos[index] for index in kept]
+        _refuse_empty_classes(listing, photos, broken)
+        test = _split(photos)
+        images = np.memmap(rows, np.uint8, "r", shape=(len(photos), *size, 3))
+        labels = np.array([photo.label for photo in photos], np.int64)
+        for name, members in (("train", np.flatnonzero(~test)), ("test", np.flatnonzero(test))):
+            write_array(part / f"{name}_images.npy", images, members)
+            write_array(part / f"{name}_labels.npy", labels[members])
+        write_facts(part, listing.classes, listing.unread + tuple(broken))
+        rows.unlink()
+
+
+def _decode_to(target: Path, files: Sequence[Path], size: tuple[int, int]) -> tuple[list[int], list[Skipped]]:
+    """Write the decoded pictures one after the other: through a memory map, a full disk would end the process."""
+    kept: list[int] = []
+    broken: list[Skipped] = []
+    try:
+        with target.open("wb") as out:
+            for start in range(0, len(files), _CHUNK):
+                images, indices, skipped = decode_all(files[start : start + _CHUNK], size)
+                out.write(images.data)
+                kept += [start + int(index) for index in indices]
+                broken += skipped
+    except OSError as error:
+        raise DataError(f"cannot be written: {error.strerror}", file=target, remedy="free some space there") from error
+    return kept, broken
+
+
+def _refuse_empty_classes(listing: _Listing, photos: Sequence[_Photo], broken: Sequence[Skipped]) -> None:
+    present = {photo.label for photo in photos if not photo.test}
+    for label, name in enumerate(listing.classes):
+        if label not in present:
+            folder = next(photo.file.parent for photo in listing.photos if photo.label == label)
+            reason = next((item.reason for item in broken if Path(item.file).parent == folder), "")
+            raise DataError(f"none of the pictures of class {name!r} can be read: {reason}", file=folder)
+
+
+def _split(photos: Sequence[_Photo]) -> np.ndarray:
+    """True where a picture is for testing."""
+    test = np.array([bool(photo.test) for photo in photos])
+    for label in {photo.label for photo in photos}:
+        open_to_choice = [i for i, photo in enumerate(photos) if photo.label == label and photo.test is None]
+        ranked = sorted(open_to_choice, key=lambda i: hashlib.sha256(os.fsencode(photos[i].file.name)).digest())
+        share = round(len(ranked) * _TEST_SHARE)
+        test[ranked[: max(share, 1) if len(ranked) > 1 else 0]] = True
+    return test

@@ -1,0 +1,243 @@
+"""The engine of many processes: N workers with one torch thread each, on one machine.
+
+Workers are separate Python programs that rebuild the experiment from its text, as a remote node would, so a caller's
+script needs no `if __name__ == "__main__"`. Requests and replies are JSON headers over a socket; tensors lie in shared
+memory. Replies come out in the order asked, and at most a window of them is held, so memory does not grow with the
+number of clients. A worker that dies is replaced and its device is asked once more; one that hangs is killed at the
+deadline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from wayfare.core.bundle import Bundle
+from wayfare.core.device import Bench
+from wayfare.core.protocols import Failure
+from wayfare.engines import shared
+
+
+@dataclass
+class _Job:
+    order: int
+    device: str
+    message: dict[str, Any]
+    size: int
+    tries: int = 0
+
+
+@dataclass
+class _Worker:
+    process: subprocess.Popen[bytes]
+    pipe: Connection
+    job: _Job | None = None
+
+    def send(self, frame: dict[str, Any]) -> None:
+        self.pipe.send_bytes(json.dumps(frame).encode())
+
+    def stop(self) -> None:
+        with contextlib.suppress(OSError):
+            self.pipe.close()
+        self.process.kill()
+        self.process.wait()
+
+
+class Pool(AbstractContextManager["Pool"]):
+    """Runs devices on this machine's cores."""
+
+    def __init__(self, workers: int = 0) -> None:
+        self.workers = workers or os.cpu_count() or 1
+        self.replaced = 0
+        self._folder = shared.folder()
+        self._files = 0
+        self._opening: dict[str, Any] | None = None
+        self._size: Callable[[str], int] = lambda id: 0
+        self._threads = torch.get_num_threads()
+        self._crew = [self._hire() for _ in range(self.workers)]
+
+    def open(self, spec: str, folder: str, bench: Callable[[], Bench]) -> None:
+        """Serve this experiment from now on; the workers build it themselves."""
+        torch.set_num_threads(1)
+        self._opening = {"open": spec, "folder": folder}
+        for worker in self._crew:
+            worker.send(self._opening)
+
+    def deal_by(self, size: Callable[[str], int]) -> None:
+        """How large a device's work is: the larger ones of a window are started first."""
+        self._size = size
+
+    def call(
+        self, program: str, requests: Iterable[tuple[str, Bundle]], deadline: float
+    ) -> Iterator[tuple[str, Bundle | Failure]]:
+        source = enumerate(requests)
+        window: list[_Job] = []  # asked, not yet started
+        done: dict[int, tuple[str, Bundle | Failure]] = {}  # answered, not yet handed out
+        running: dict[Connection, _Worker] = {}
+        messages = _Messages(self._folder)
+        handed, exhausted = 0, False
+        try:
+            while True:
+                while not exhausted and len(window) + len(running) + len(done) < 4 * self.workers:
+                    item = next(source, None)
+                    if item is None:
+                        exhausted = True
+                        break
+                    order, (device, message) = item
+                    window.append(_Job(order, device, messages.put(message), self._size(device)))
+                for worker in self._idle():
+                    if window:
+                        self._start(worker, program, window.pop(_largest(window)), running, deadline)
+                while handed in done:
+                    yield done.pop(handed)
+                    handed += 1
+                if not running and not window:
+                    if exhausted and not done:
+                        return
+                    continue
+                for job, reply in self._collect(running, window, deadline):
+                    messages.release(job.message)
+                    done[job.order] = (job.device, reply)
+        finally:
+            for worker in running.values():  # the caller left early: what these are doing is of no use any more
+                self._replace(worker)
+            messages.clear()
+
+    def _idle(self) -> list[_Worker]:
+        return [worker for worker in self._crew if worker.job is None]
+
+    def _start(
+        self, worker: _Worker, program: str, job: _Job, running: dict[Connection, _Worker], deadline: float
+    ) -> None:
+        reply = str(self._folder / f"reply-{self._files}")
+        self._files += 1
+        worker.job = job
+        left = deadline - time.monotonic()
+        frame = {"do": program, "device": job.device, "message": job.message, "reply": reply, "seconds": left}
+        running[worker.pipe] = worker
+        with contextlib.suppress(OSError):  # a worker that is gone shows up as end-of-file in _collect
+            worker.send(frame)
+
+    def _collect(
+        self, running: dict[Connection, _Worker], window: list[_Job], deadline: float
+    ) -> Iterator[tuple[_Job, Bundle | Failure]]:
+        left = deadline + _GRACE - time.monotonic()
+        ready = wait(list(running), timeout=max(left, 0.0))
+        if not ready and left <= 0:
+            for pipe, worker in list(running.items()):
+                del running[pipe]
+                yield worker.job, Failure("late: no reply before the round's deadline")  # type: ignore[misc]
+                self._replace(worker)
+            while window:
+                yield window.pop(), Failure("late: not started before the round's deadline")
+        for pipe in ready:
+            worker = running.pop(pipe)  # type: ignore[arg-type]
+            job, worker.job = worker.job, None
+            if job is None:
+                continue
+            try:
+                frame = json.loads(worker.pipe.recv_bytes())
+            except (EOFError, OSError):
+                status = self._replace(worker)
+                job.tries += 1
+                if job.tries < 2:
+                    window.insert(0, job)
+                else:
+                    yield job, Failure(f"its worker process died twice (exit status {status})")
+                continue
+            if "failed" in frame:
+                yield job, Failure(frame["failed"], frame["detail"])
+            else:
+                yield job, shared.get(frame["reply"], unlink=True)
+
+    def _replace(self, worker: _Worker) -> int:
+        worker.stop()
+        self.replaced += 1
+        fresh = self._hire()
+        if self._opening is not None:
+            fresh.send(self._opening)
+        self._crew[self._crew.index(worker)] = fresh
+        return worker.process.returncode
+
+    def _hire(self) -> _Worker:
+        ours, theirs = socket.socketpair()
+        environment = {
+            **os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
+            "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+        }  # fmt: skip
+        process = subprocess.Popen(
+            [sys.executable, "-m", "wayfare.worker", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        theirs.close()
+        return _Worker(process, Connection(ours.detach()))
+
+    def close(self) -> None:
+        """Send the workers home."""
+        for worker in self._crew:
+            worker.stop()
+        self._crew = []
+        shutil.rmtree(self._folder, ignore_errors=True)
+        torch.set_num_threads(self._threads)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+_GRACE = 5.0  # a worker stops by itself at the deadline; this long after it, it is killed
+
+
+def _largest(window: list[_Job]) -> int:
+    return max(range(len(window)), key=lambda i: (window[i].size, -window[i].order))
+
+
+class _Messages:
+    """Requests in shared memory; a message that goes to many devices lies there once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: dict[tuple[int, ...], tuple[dict[str, Any], Bundle]] = {}
+        self._users: dict[str, int] = {}
+        self._count = 0
+
+    def put(self, message: Bundle) -> dict[str, Any]:
+        key = tuple(id(weights) for weights in message.tensors.values())
+        if key not in self._known:
+            self._forget_unused()
+            self._count += 1
+            # the bundle is kept with it: an id() is only an identity while the object lives
+            self._known[key] = shared.put(message, self._folder / f"message-{id(self)}-{self._count}"), message
+        header = {**self._known[key][0], "values": message.values}
+        self._users[header["path"]] = self._users.get(header["path"], 0) + 1
+        return header
+
+    def release(self, header: dict[str, Any]) -> None:
+        self._users[header["path"]] -= 1
+
+    def _forget_unused(self) -> None:
+        for key, (header, _) in list(self._known.items()):
+            if not self._users.get(header["path"]):
+                del self._known[key]
+                if header["path"]:
+                    Path(header["path"]).unlink(missing_ok=True)
+
+    def clear(self) -> None:
+        self._users.clear()
+        self._forget_unused()

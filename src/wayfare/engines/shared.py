@@ -1,0 +1,72 @@
+"""Bundles handed between processes through shared memory: one copy in, none out, nothing through a pipe but a header."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from wayfare.core.bundle import Bundle, plain
+
+_ALIGN = 64
+
+
+def folder() -> Path:
+    """A folder in memory where there is one; what killed processes left there is cleared away."""
+    place = Path("/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir())
+    for left in place.glob("wayfare-*-*"):
+        owner = left.name.split("-")[1]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists() and Path("/proc/self").exists():
+            shutil.rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"wayfare-{os.getpid()}-", dir=place))
+
+
+def put(bundle: Bundle, path: Path) -> dict[str, Any]:
+    """Write a bundle's tensors to a file that another process will map; returns the header it needs."""
+    tensors, offset = {}, 0
+    layout: dict[str, dict[str, tuple[str, list[int], int]]] = {}
+    for section, weights in bundle.tensors.items():
+        layout[section] = {}
+        for name, tensor in weights.items():
+            source = plain(tensor)
+            layout[section][name] = (str(source.dtype)[6:], list(source.shape), offset)
+            if source.numel():
+                tensors[offset] = source
+            offset += -(-source.nbytes // _ALIGN) * _ALIGN
+    if offset:
+        with path.open("w+b") as file:
+            file.truncate(offset)
+            with mmap.mmap(file.fileno(), offset) as memory:
+                for start, source in tensors.items():
+                    target = torch.frombuffer(memory, dtype=source.dtype, count=source.numel(), offset=start)
+                    target.copy_(source.view(-1))
+                    del target  # the map cannot be closed while a tensor looks at it
+    return {"path": str(path) if offset else "", "layout": layout, "values": bundle.values}
+
+
+def get(header: dict[str, Any], unlink: bool = False) -> Bundle:
+    """The bundle behind a header, as views of the shared memory; it is freed with the last of them."""
+    memory: mmap.mmap | None = None
+    if header["path"]:
+        with Path(header["path"]).open("rb") as file:  # a private map: what one process writes, no other sees
+            memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        if unlink:
+            os.unlink(header["path"])
+    tensors: dict[str, dict[str, torch.Tensor]] = {}
+    for section, weights in header["layout"].items():
+        tensors[section] = {}
+        for name, (kind, shape, offset) in weights.items():
+            dtype = getattr(torch, kind)
+            count = 1
+            for length in shape:
+                count *= length
+            if count and memory is not None:
+                tensors[section][name] = torch.frombuffer(memory, dtype=dtype, count=count, offset=offset).view(shape)
+            else:
+                tensors[section][name] = torch.empty(shape, dtype=dtype)
+    return Bundle(tensors, dict(header["values"]))

@@ -1,0 +1,336 @@
+"""Experiment: the specification of a run. TOML <-> this; it is rebuilt from its text on every node.
+
+Its parts are independent, so not all of them fit each other: what does not fit is refused here, saying why.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from wayfare.components import build, find, name_of, settings_of
+from wayfare.core.device import Bench
+from wayfare.core.federation import Topology
+from wayfare.core.memory import Memories
+from wayfare.core.protocols import Client, Policy, Strategy, Task, Training
+from wayfare.core.seeds import rng_for
+from wayfare.data.partition.random import Random
+from wayfare.data.partition.split import Population, load_split
+from wayfare.errors import ConfigError, unknown
+from wayfare.strategies.fedavg import FedAvg
+from wayfare.tasks.objects import Objects
+from wayfare.topologies.server import Server
+
+COMPONENTS = ("task", "partition", "strategy", "topology")
+POOLED = "everyone"  # the one client of a pooled strategy
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """When and on what the model is judged."""
+
+    every: int = 1  # rounds between two evaluations; the last round is always evaluated; 0: never
+    test: bool = True  # on the task's test set
+    clients: int = 20  # on the held-out samples of this many clients (the same ones each time)
+    holdout: float = 0.1  # the share of each client's samples that it never trains on
+    validation_clients: int = 0  # clients set aside: they never train, all their samples validate
+    monitor: str = ""  # the metric to watch, "validation/accuracy" for instance: its best round gives the model
+    patience: int = 0  # stop after this many evaluations without a better one; 0: never
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Everything that determines a result."""
+
+    task: Task = field(default_factory=Objects)
+    partition: Any = field(default_factory=lambda: Random(10))
+    strategy: Strategy = field(default_factory=FedAvg)
+    topology: Topology = field(default_factory=Server)
+    training: Training = Training()
+    evaluation: Evaluation = Evaluation()
+    policy: Policy = Policy()
+    rounds: int = 10
+    seed: int = 0
+    name: str = ""
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        _check_fit(self)
+        _check_ranges(self)
+
+    # ---- TOML
+
+    @classmethod
+    def read(cls, path: Path, overrides: dict[str, Any] | None = None) -> Experiment:
+        """From a recipe file; `overrides` are dotted keys ("training.lr")."""
+        return cls.from_table(override(read_table(path), overrides or {}), path.stem)
+
+    @classmethod
+    def from_toml(cls, text: str) -> Experiment:
+        """From the text of a recipe."""
+        return cls.from_table(tomllib.loads(text))
+
+    @classmethod
+    def from_table(cls, table: dict[str, Any], name: str = "") -> Experiment:
+        """From nested tables."""
+        parts: dict[str, Any] = {}
+        sections = {"training": Training, "evaluation": Evaluation, "policy": Policy}
+        plain = {"rounds", "seed", "name", "device"}
+        for key, value in table.items():
+            if key in (*COMPONENTS, *sections):
+                if not isinstance(value, dict):
+                    raise ConfigError(f"{key} = {value!r}: a table is wanted, [{key}]")
+                parts[key] = (
+                    build(sections[key], value, key) if key in sections else _component(key, dict(value))
+                )
+            elif key in plain:
+                parts[key] = value
+            elif key not in ("cells", "about", "paper"):  # what `wayfare reproduce` reads
+                raise unknown("setting", key, {*COMPONENTS, *sections, *plain, "cells", "about"}, "recipe")
+        settings = {key: parts.pop(key) for key in list(parts) if key in plain}
+        scalars = build(_Scalars, settings, "recipe")
+        return cls(
+            **parts, rounds=scalars.rounds, seed=scalars.seed, name=scalars.name or name, device=scalars.device
+        )
+
+    def to_toml(self) -> str:
+        """The whole specification, every default written out; `from_toml` gives the same experiment."""
+        lines = [f"{key} = {_toml(getattr(self, key))}" for key in ("name", "seed", "rounds", "device")]
+        for section in (*COMPONENTS, "training", "evaluation", "policy"):
+            part = getattr(self, section)
+            lines += ["", f"[{section}]"]
+            if section in COMPONENTS:
+                lines.append(f"name = {_toml(name_of(section, part))}")
+            lines += [f"{key} = {_toml(value)}" for key, value in settings_of(part).items()]
+        return "\n".join(lines) + "\n"
+
+    def with_seed(self, seed: int) -> Experiment:
+        """The same experiment with other random numbers."""
+        return replace(self, seed=seed)
+
+    # ---- who takes part
+
+    def split(self) -> Population:
+        """Draw the partition."""
+        labels = self.task.labels if self.task.labels is not None else np.zeros(self.task.samples, np.int64)
+        split: Population = self.partition(labels, rng_for(self.seed, "partition"))
+        return split
+
+    def crowd(self, split: Population) -> Crowd:
+        """Training and validation clients of this split."""
+        return Crowd(split, self.evaluation, self.seed, self.strategy.pooled)
+
+    @property
+    def where(self) -> str:
+        """The torch device."""
+        if self.device != "auto":
+            return self.device
+        return "cuda" if torch.cuda.is_available() else "cpu"
+
+    def bench(self, folder: Path) -> Bench:
+        """What a process needs to act as any device of the run in this folder."""
+        file = folder / "partition.safetensors"
+        crowd = self.crowd(load_split(file.read_bytes()) if file.exists() else self.split())
+        memories = Memories(folder / "memory")
+        return Bench(self.task, self.strategy, self.training, crowd.clients, crowd.client, self.seed, memories, self.where)
+
+
+@dataclass(frozen=True)
+class _Scalars:
+    rounds: int = 10
+    seed: int = 0
+    name: str = ""
+    device: str = "auto"
+
+
+class Crowd:
+    """The clients of an experiment: those that train, those set aside for validation, and what each one holds."""
+
+    def __init__(self, split: Population, evaluation: Evaluation, seed: int, pooled: bool) -> None:
+        self._split, self._evaluation, self._seed, self._pooled = split, evaluation, seed, pooled
+        aside = evaluation.validation_clients
+        if aside:
+            if aside >= len(split):
+                raise ConfigError(f"evaluation.validation_clients = {aside} leaves none of {len(split)} clients to train")
+            order = rng_for(seed, "validation clients").permutation(len(split))
+            self.validation = [split.id(int(i)) for i in order[:aside]]
+            self.trained: Population = split.select(np.sort(order[aside:]))
+        else:
+            self.validation, self.trained = [], split
+
+    @cached_property
+    def clients(self) -> Population:
+        """Those that the topology asks."""
+        return _Everyone(self) if self._pooled else self.trained
+
+    def judges(self) -> list[str]:
+        """The clients on whose own held-out samples the model is judged, the same ones every time."""
+        count = min(self._evaluation.clients, len(self.trained)) if self._evaluation.holdout > 0 else 0
+        chosen = rng_for(self._seed, "judges").choice(len(self.trained), count, replace=False)
+        return [self.trained.id(int(i)) for i in np.sort(chosen)]
+
+    def client(self, id: str) -> Client:
+        """What this client holds, and which part of it is kept from training."""
+        if self._pooled and id == POOLED:
+            return self._everyone
+        samples = self._split[self._split.position(id)]
+        if id in self.validation:
+            return Client(id, samples, samples)
+        order = rng_for(self._seed, "holdout", id).permutation(samples)
+        share = self._evaluation.holdout
+        kept = max(1, round(share * len(order))) if share > 0 and len(order) >= 5 else 0
+        return Client(id, np.sort(order[kept:]), np.sort(order[:kept]))
+
+    @cached_property
+    def _everyone(self) -> Client:
+        parts = [self.client(self.trained.id(i)).train for i in range(len(self.trained))]
+        return Client(POOLED, np.unique(np.concatenate(parts)), np.empty(0, np.int64))
+
+    def size_of(self, id: str) -> int:
+        """How many samples this client can have trained or judged on."""
+        if self._pooled and id == POOLED:
+            return int(self.trained.sizes.sum())
+        return self._split.size(self._split.position(id))
+
+
+class _Everyone(Population):
+    """A population of one that has everybody's data."""
+
+    def __init__(self, crowd: Crowd) -> None:
+        super().__init__(1, {"rule": "pooled"}, None, None)
+        self._crowd = crowd
+
+    def __getitem__(self, i: int) -> np.ndarray:
+        return self.pool()
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return np.array([self._crowd.size_of(POOLED)])
+
+    def pool(self) -> np.ndarray:
+        return self._crowd.client(POOLED).train
+
+    def id(self, i: int) -> str:
+        return POOLED
+
+    def select(self, positions: Any) -> Population:
+        return self
+
+    def _body(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        return {"kind": "pooled"}, {}
+
+
+# ---- TOML
+
+
+def read_table(path: Path) -> dict[str, Any]:
+    """A recipe's tables; errors name file and line."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"no recipe {path}: give the path of a TOML file, or a name that `wayfare list recipes` shows") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path} is a folder, not a recipe; to continue a run: wayfare resume {path}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise ConfigError(f"{path}: not a readable recipe: {error}") from error
+
+
+def override(table: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """The table with dotted keys replaced. A new component name drops the old one's settings, which are not its own."""
+    result = {key: dict(value) if isinstance(value, dict) else value for key, value in table.items()}
+    for key, value in sorted(changes.items(), key=lambda item: not item[0].endswith(".name")):
+        section, _, name = key.partition(".")
+        if not name:
+            result[key] = value
+            continue
+        target = result.setdefault(section, {})
+        if not isinstance(target, dict):
+            raise ConfigError(f"{key}: {section} is not a table")
+        if name == "name" and section in COMPONENTS and target.get("name", _default_name(section)) != value:
+            target.clear()
+        target[name] = value
+    return result
+
+
+def _default_name(section: str) -> str:
+    return name_of(section, getattr(Experiment(), section))
+
+
+def flatten(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested tables as dotted keys."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def _component(kind: str, settings: dict[str, Any]) -> Any:
+    name = settings.pop("name", None) or _default_name(kind)
+    if not isinstance(name, str):
+        raise ConfigError(f"{kind}.name = {name!r}: text is wanted")
+    return build(find(kind, name), settings, f"{kind} {name!r}")
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=True)
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return repr(value)
+
+
+# ---- what fits and what does not
+
+
+def _check_fit(e: Experiment) -> None:
+    strategy, task, topology = type(e.strategy).__name__, type(e.task).__name__, type(e.topology).__name__
+    missing = e.strategy.requires - e.task.provides
+    if missing:
+        raise ConfigError(f"{strategy} needs {sorted(missing)}, which {task} does not provide (it has {sorted(e.task.provides)})")
+    if topology.lower() not in e.strategy.topologies and ":" not in name_of("topology", e.topology):
+        fits = sorted(e.strategy.topologies)
+        raise ConfigError(f"{strategy} does not run on the topology {topology.lower()!r}; it runs on {fits}")
+
+
+def _check_ranges(e: Experiment) -> None:
+    t, v, p = e.training, e.evaluation, e.policy
+    for wanted, name, value in [
+        (e.rounds >= 1, "rounds", e.rounds),
+        (e.seed >= 0, "seed", e.seed),
+        (t.epochs >= 1, "training.epochs", t.epochs),
+        (t.iterations >= 0, "training.iterations", t.iterations),
+        (t.batch_size >= 1, "training.batch_size", t.batch_size),
+        (t.lr > 0, "training.lr", t.lr),
+        (0 < t.decay <= 1, "training.decay", t.decay),
+        (0 <= t.momentum < 1, "training.momentum", t.momentum),
+        (t.weight_decay >= 0, "training.weight_decay", t.weight_decay),
+        (t.clip >= 0, "training.clip", t.clip),
+        (v.every >= 0, "evaluation.every", v.every),
+        (v.clients >= 0, "evaluation.clients", v.clients),
+        (0 <= v.holdout < 1, "evaluation.holdout", v.holdout),
+        (v.validation_clients >= 0, "evaluation.validation_clients", v.validation_clients),
+        (v.patience >= 0, "evaluation.patience", v.patience),
+        (0 <= p.quorum <= 1, "policy.quorum", p.quorum),
+        (p.deadline > 0, "policy.deadline", p.deadline),
+        (p.max_void >= 1, "policy.max_void", p.max_void),
+        (p.max_change > 0, "policy.max_change", p.max_change),
+    ]:
+        if not wanted:
+            raise ConfigError(f"{name} = {value} is out of range")
+    if v.patience and not v.monitor:
+        raise ConfigError("evaluation.patience needs evaluation.monitor, the metric to watch")
+    if e.device.partition(":")[0] not in ("auto", "cpu", "cuda"):
+        raise unknown("device", e.device, ("auto", "cpu", "cuda"))
+    if e.where.startswith("cuda") and not torch.cuda.is_available():
+        raise ConfigError("device = 'cuda', but torch finds no CUDA device here; use 'auto' or 'cpu'")

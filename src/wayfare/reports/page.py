@@ -1,0 +1,720 @@
+"""The report of a run: one HTML page that needs nothing else and opens offline.
+
+Everything from outside passes `tag`, which escapes it; and a content policy in the page lets no script run but the
+two it was written with, and nothing be fetched, so that a mistake in the former is not yet a hole.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import math
+import os
+import re
+import shlex
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from wayfare.errors import StoreError
+from wayfare.reports import figures
+from wayfare.reports.figures import Figure, Key
+from wayfare.reports.record import Clients, Record, less_is_better
+from wayfare.reports.tables import (
+    NOTHING,
+    human_bytes,
+    human_seconds,
+    number,
+    partition_rows,
+    plain,
+    result_row,
+    rounds_done,
+)
+
+_MOST_ROWS = 200
+_MOST_LISTED = 20
+_LATEST = 10
+_MOST_MEASURES = 4
+_LONG_WORD = 24
+_VOID_TAGS = frozenset({"meta", "link", "input"})
+
+
+class Html(str):
+    """Text that is markup already; any other string is escaped when it meets one."""
+
+    __slots__ = ()
+
+
+def write_report(run: Path, out: Path | None = None) -> Path:
+    """Write the report of a run, into its folder unless told otherwise, and return where it is."""
+    record = Record.read(run)
+    curves = figures.metric_figures(record)
+    clients = _client_figures(record)
+    partition = figures.partition_figure(record.partition)
+    traffic = figures.traffic_figure(record)
+    sections = [
+        _result(record),
+        _curves(record, curves),
+        _clients(record, clients),
+        _partition(record, partition),
+        _traffic(record, traffic),
+        _irregularities(record),
+        _settings(record),
+        _environment(record),
+        _reproduce(record),
+    ]
+    drawn = [*curves, *clients, *(f for f in (partition, traffic) if f is not None)]
+    text = document(record.name, _header(record), sections, drawn)
+    return save(text, run / "report.html" if out is None else out)
+
+
+# What every page is built with
+
+
+def tag(name: str, /, *children: object, **attributes: object) -> Html:
+    """An element. Strings are escaped, `Html` is kept; `class_` is class, `aria_label` is aria-label."""
+    pairs = (
+        f' {key.rstrip("_").replace("_", "-")}="{html.escape(_line(value))}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    opening = f"<{name}{''.join(pairs)}>"
+    return Html(opening if name in _VOID_TAGS else f"{opening}{join(children)}</{name}>")
+
+
+def join(children: Iterable[object]) -> Html:
+    """Children one after the other, escaped where they are not markup."""
+    return Html("".join(c if isinstance(c, Html) else html.escape(_line(c)) for c in children if c is not None))
+
+
+def section(name: str, title: str, *children: object) -> Html:
+    """A part of the page that the menu leads to."""
+    return tag("section", tag("h2", title, id=f"{name}-title"), *children, id=name, aria_labelledby=f"{name}-title")
+
+
+def table(
+    caption: str, heads: Sequence[object], rows: Iterable[Sequence[object]], words: int = 1, class_: str | None = None
+) -> Html:
+    """A table that scrolls by itself where it is too wide; the first `words` columns are text, the rest numbers."""
+
+    def cell(index: int, value: object) -> Html:
+        kind = _word_kind(value) if index < words else "number"
+        return tag("th", value, scope="row", class_=kind) if index == 0 else tag("td", value, class_=kind)
+
+    head = [tag("th", h, scope="col", class_=None if i < words else "number") for i, h in enumerate(heads)]
+    body = [tag("tr", *(cell(i, value) for i, value in enumerate(row))) for row in rows]
+    inner = tag("table", tag("caption", caption, class_="unseen"), tag("thead", tag("tr", *head)), tag("tbody", *body))
+    return tag("div", inner, class_=f"scroll {class_ or ''}".strip(), role="region", tabindex="0", aria_label=caption)
+
+
+def facts(caption: str, rows: Iterable[tuple[object, object]]) -> Html:
+    """Names and values, two columns."""
+    pairs = [tag("div", tag("dt", name), tag("dd", value)) for name, value in rows]
+    return tag("dl", *pairs, class_="facts", aria_label=caption)
+
+
+def details(title: object, *children: object, open_: bool = False) -> Html:
+    """A part that is folded until asked for."""
+    return tag("details", tag("summary", title), *children, **({"open": ""} if open_ else {}))
+
+
+def empty(text: str) -> Html:
+    """What stands where there is nothing to show."""
+    return tag("p", text, class_="empty")
+
+
+def plots(drawn: Sequence[Figure], titles: bool = True) -> Html:
+    """Figures beside each other as far as there is room."""
+    return tag(
+        "div", *(_plot(figure, titles) for figure in drawn), class_="plots" if len(drawn) > 1 else "plots single"
+    )
+
+
+def legend(keys: Iterable[Key]) -> Html:
+    """Buttons that name the colours of the figures in a section, and switch them off and on."""
+    unique = list({key.group: key for key in keys}.values())
+    buttons = [
+        tag(
+            "button",
+            tag("i", class_=f"swatch {k.colour[1:]}"),
+            k.name,
+            type="button",
+            aria_pressed="true",
+            data_group=k.group,
+        )
+        for k in unique
+    ]
+    return tag("div", *buttons, class_="legend", role="group", aria_label="Shown in the figures")
+
+
+def axis_choice() -> Html:
+    """Curves over rounds, or over what they cost in bytes."""
+    options = (("rounds", "rounds"), ("bytes", "bytes sent"))
+    radios = [
+        tag("label", _radio(value, first=i == 0), tag("span", words), class_="choice")
+        for i, (value, words) in enumerate(options)
+    ]
+    return tag("fieldset", tag("legend", "Curves over"), *radios, class_="toggle")
+
+
+def tiles(items: Iterable[tuple[str, str, str]]) -> Html:
+    """The few numbers to see first: what, how much, and a remark."""
+    made = [
+        tag("div", tag("dt", w), tag("dd", tag("b", v), tag("span", remark)), class_="tile") for w, v, remark in items
+    ]
+    return tag("dl", *made, class_="tiles")
+
+
+def menu(parts: Iterable[str]) -> Html:
+    """Links to the sections of the page."""
+    return tag("nav", *(tag("a", part, href=f"#{part}") for part in parts), aria_label="Parts of this page")
+
+
+def document(title: str, header: Html, sections: Sequence[Html], drawn: Sequence[Figure]) -> str:
+    """The whole page."""
+    library, script = _library(), figures.SCRIPT
+    policy = (
+        f"default-src 'none'; script-src {_hash(library)} {_hash(script)}; style-src 'unsafe-inline'; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("meta", name="referrer", content="no-referrer"),
+        tag("link", rel="icon", href="data:,"),
+        tag("title", f"{plain(title, 80)} · Wayfare"),
+        tag("style", Html(STYLE)),
+    )
+    body = tag(
+        "body",
+        tag("a", "Skip to the result", href="#main", class_="skip"),
+        header,
+        tag("noscript", tag("p", "The figures need JavaScript; every number is in the tables too.", class_="banner")),
+        tag("main", *sections, id="main"),
+        tag("footer", "Written by Wayfare. This page is complete in itself and fetches nothing."),
+        tag("script", Html(figures.embed(drawn)), type="application/json", id="figure-data"),
+        tag("script", Html(library)),
+        tag("script", Html(script)),
+    )
+    return "<!doctype html>\n" + tag("html", head, body, lang="en") + "\n"
+
+
+def save(text: str, out: Path) -> Path:
+    """Write a page under a temporary name first: who has the old one open never sees half of the new."""
+    out = out / "report.html" if out.is_dir() else out
+    temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(text.encode("utf-8", errors="replace"))
+        temporary.replace(out)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
+        raise StoreError(f"{out}: the page cannot be written: {error.strerror or error}") from error
+    return out
+
+
+def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested tables as dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def setting(value: object) -> str:
+    """A setting as it would stand in the recipe, near enough."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return ", ".join(setting(item) for item in value) or "none"
+    return "none" if value is None or value == {} else str(value)
+
+
+def several(count: int, one: str, many: str | None = None) -> str:
+    """ "1 reply", "3 replies"."""
+    return f"{number(count)} {one if count == 1 else many or one + 's'}"
+
+
+# The parts of a run's report
+
+
+def _header(record: Record) -> Html:
+    state = tag(
+        "span",
+        "finished" if record.finished else "not finished",
+        class_=f"chip {'done' if record.finished else 'open'}",
+    )
+    words = [record.component(kind) for kind in ("task", "strategy", "topology")]
+    chips = [tag("span", word, class_="chip") for word in words if word]
+    banner = None
+    if not record.finished:
+        text = f"This run is not finished: {rounds_done(record)} rounds are committed, and the numbers are as of then."
+        banner = tag("p", tag("b", "Unfinished. "), text, class_="banner", role="status")
+    return tag(
+        "header",
+        tag("p", "Wayfare · run report", class_="eyebrow"),
+        tag("h1", record.name),
+        tag("p", state, *chips, class_="chips"),
+        banner,
+        tag("p", _in_words(record), class_="lead"),
+        menu(
+            ("result", "curves", "clients", "partition", "travelled", "irregular", "settings", "environment", "repeat")
+        ),
+    )
+
+
+def _in_words(record: Record) -> str:
+    """What was done, what came out and what it cost, for someone who has not seen the recipe."""
+    clients = (record.partition.get("table") or {}).get("clients")
+    taking_part = [line.clients for line in record.rounds if line.clients]
+    who = several(clients, "client") if isinstance(clients, int) else "Clients"
+    what = f"the {record.component('task')} task" if record.component("task") else "an unnamed task"
+    asked = f" of {record.total}" if record.total is not None and record.total != record.done else ""
+    each = f", {number(round(statistics.fmean(taking_part), 1))} clients in each" if taking_part else ""
+    how = record.component("strategy") or "an unnamed strategy"
+    sentences = [f"{who} trained {what} with {how} for {several(record.done, 'round')}{asked}{each}."]
+    sentences += [_progress(record), _cost(record), _trouble(record)]
+    return " ".join(s for s in sentences if s)
+
+
+def _progress(record: Record) -> str:
+    metric = record.main_metric
+    if metric is None:
+        return "Nothing has been measured yet."
+    rounds, values = record.series(metric)
+    start = f"from {number(values[0])} before training " if rounds and rounds[0] == 0 and len(rounds) > 1 else ""
+    verb = "went " if start else "is "
+    return f"{metric} {verb}{start}{'to ' if start else ''}{number(record.final(metric))}."
+
+
+def _cost(record: Record) -> str:
+    total = record.bytes_up + record.bytes_down
+    if not total:
+        return f"Nothing travelled; it took {human_seconds(record.seconds)}." if record.rounds else ""
+    return f"{human_bytes(total)} travelled, and it took {human_seconds(record.seconds)}."
+
+
+def _trouble(record: Record) -> str:
+    parts = []
+    if record.refused:
+        parts.append(f"{several(len(record.refused), 'reply was', 'replies were')} refused")
+    if record.cold:
+        parts.append(f"{several(len(record.cold), 'reply', 'replies')} came from a device without its memory")
+    if record.void:
+        parts.append(f"{several(len(record.void), 'round was', 'rounds were')} void")
+    return (", ".join(parts) + ".") if parts else ""
+
+
+def _result(record: Record) -> Html:
+    metric = record.main_metric
+    shown = [
+        (
+            metric or "metric",
+            number(record.final(metric)) if metric else NOTHING,
+            "final" if record.finished else "so far",
+        ),
+        ("rounds", number(record.done), f"of {number(record.total)}" if record.total is not None else "committed"),
+        ("sent", human_bytes(record.bytes_up + record.bytes_down), f"{human_bytes(record.bytes_up)} up"),
+        ("time", human_seconds(record.seconds), _per_round(record)),
+        ("refused", number(len(record.refused)), "replies"),
+    ]
+    heads = ("metric", "untrained", "best", "in round", "final" if record.finished else "so far")
+    rows = [result_row(record, name) for name in record.metrics]
+    body = table("Every metric", heads, rows) if rows else empty("No metric has been measured yet.")
+    return section("result", "Result", tiles(shown), body)
+
+
+def _per_round(record: Record) -> str:
+    trained = [line.seconds for line in record.rounds if line.round > 0]
+    return f"{human_seconds(statistics.median(trained))} a round" if trained else ""
+
+
+def _curves(record: Record, drawn: Sequence[Figure]) -> Html:
+    if not drawn:
+        return section("curves", "Curves", empty("There are no curves before the first evaluation."))
+    keys = [key for figure in drawn for key in figure.keys]
+    controls = tag("div", axis_choice(), legend(keys), class_="controls")
+    return section("curves", "Curves", controls, plots(drawn), _numbers(record))
+
+
+def _numbers(record: Record) -> Html:
+    """The curves for those who want digits, or cannot see them."""
+    lines = record.rounds
+    step = math.ceil(len(lines) / _MOST_ROWS)
+    kept = [line for i, line in enumerate(lines) if i % step == 0 or i == len(lines) - 1]
+    rows = [
+        (line.round, *(number(line.metrics.get(m)) for m in record.metrics), line.clients, human_bytes(line.bytes_up),
+         human_bytes(line.bytes_down), human_seconds(line.seconds))
+        for line in kept
+    ]  # fmt: skip
+    note = f" (every {step}th of {number(len(lines))})" if step > 1 else ""
+    heads = ("round", *record.metrics, "clients", "up", "down", "time")
+    return details(f"Numbers by round{note}", table("Numbers by round", heads, rows, class_="tall"))
+
+
+def _client_figures(record: Record) -> list[Figure]:
+    if record.per_client is None:
+        return []
+    measures = [m for m, values in record.per_client.values.items() if any(math.isfinite(v) for v in values.values())]
+    measures.sort(key=lambda m: (less_is_better(m), m))
+    return [
+        figures.client_figure(f"clients-{i}", m, record.per_client) for i, m in enumerate(measures[:_MOST_MEASURES])
+    ]
+
+
+def _clients(record: Record, drawn: Sequence[Figure]) -> Html:
+    if record.per_client is None or not drawn:
+        return section("clients", "Client by client", empty("No round was evaluated client by client."))
+    intro = f"How the model of round {record.per_client.round} does at each client."
+    rows = [_spread_row(measure, record.per_client) for measure in (f.title for f in drawn)]
+    heads = ("measure", "worst", "at client", "median", "best", "at client", "sd", "clients")
+    body = table("Worst, median and best client", heads, rows)
+    return section("clients", "Client by client", tag("p", intro), plots(drawn), body)
+
+
+def _spread_row(measure: str, clients: Clients) -> tuple[object, ...]:
+    values = {c: v for c, v in clients.values[measure].items() if math.isfinite(v)}
+    ranked = sorted(values, key=lambda c: values[c], reverse=less_is_better(measure))
+    worst, best = ranked[0], ranked[-1]
+    sd = statistics.stdev(values.values()) if len(values) > 1 else None
+    lost = len(clients.values[measure]) - len(values)
+    count = f"{number(len(values))} ({lost} not finite)" if lost else number(len(values))
+    middle = number(statistics.median(values.values()))
+    return measure, number(values[worst]), worst, middle, number(values[best]), best, number(sd), count
+
+
+def _partition(record: Record, drawn: Figure | None) -> Html:
+    partition = record.partition
+    if not partition:
+        return section("partition", "Partition", empty("This run recorded no partition of its data."))
+    rows = partition_rows(partition.get("table") or {})
+    body: list[object] = [facts("The partition in numbers", rows)] if rows else []
+    if drawn is None:
+        body.insert(0, empty("These data have no labels, so there is no picture of classes."))
+    else:
+        body[:0] = [legend(drawn.keys) if drawn.keys else None, plots([drawn], titles=False), _capped(partition)]
+    provenance = flatten(partition.get("provenance") or {})
+    if provenance:
+        body.append(details("Where it comes from", facts("Provenance", _setting_rows(provenance))))
+    return section("partition", "Partition", *body)
+
+
+def _capped(partition: Mapping[str, Any]) -> Html | None:
+    clients = (partition.get("table") or {}).get("clients")
+    shown = min(len(partition["counts"]), figures.MOST_CLIENTS)
+    if not isinstance(clients, int) or clients <= shown:
+        return None
+    return tag("p", f"The picture shows the first {shown} of {number(clients)} clients.", class_="note")
+
+
+def _traffic(record: Record, drawn: Figure | None) -> Html:
+    if drawn is None:
+        return section("travelled", "What travelled", empty("Nothing travelled between server and clients."))
+    rounds = sum(1 for line in record.rounds if line.bytes_up or line.bytes_down)
+    replies = sum(line.clients for line in record.rounds if line.bytes_up or line.bytes_down)
+    up, down = record.bytes_up, record.bytes_down
+    rows = [
+        (
+            name,
+            human_bytes(total),
+            human_bytes(total / rounds),
+            human_bytes(total / replies) if replies else NOTHING,
+            f"{total:,}",
+        )
+        for name, total in (("up, to the server", up), ("down, to the clients", down), ("both", up + down))
+    ]
+    heads = ("direction", "total", "per round", "per client and round", "exact bytes")
+    body = table("Bytes that travelled", heads, rows)
+    return section("travelled", "What travelled", legend(drawn.keys), plots([drawn], titles=False), body)
+
+
+def _irregularities(record: Record) -> Html:
+    parts = (
+        tag("h3", "Refused replies"),
+        *_refused(record),
+        tag("h3", "Cold devices"),
+        *_cold(record),
+        tag("h3", "Void rounds"),
+        _void(record),
+        tag("h3", "Skipped files"),
+        *_skipped(record),
+    )
+    return section("irregular", "Irregularities", *parts)
+
+
+def _refused(record: Record) -> list[Html]:
+    refused = record.refused
+    if not refused:
+        return [empty("No reply was refused.")]
+    kinds: dict[str, list[str]] = {}
+    for refusal in refused:
+        kinds.setdefault(_kind(refusal.reason), []).append(refusal.device)
+    ranked = sorted(kinds.items(), key=lambda item: -len(item[1]))[:_MOST_LISTED]
+    rows = [(kind, number(len(devices)), number(len(set(devices)))) for kind, devices in ranked]
+    latest = [(r.round, r.device, r.reason) for r in refused[: -_LATEST - 1 : -1]]
+    return [
+        table("Refused replies by reason", ("reason", "replies", "devices"), rows),
+        details(
+            f"The latest {len(latest)} of {number(len(refused))}",
+            table("Latest refused replies", ("round", "device", "reason"), latest, words=3),
+        ),
+    ]
+
+
+def _kind(reason: str) -> str:
+    """What a reason has in common with others: no numbers, and not what follows the colon (which tensor it was)."""
+    return re.sub(r"\d[\d.,]*(e[+-]?\d+)?", "…", reason.split(":", 1)[0]).strip() or "no reason given"
+
+
+def _cold(record: Record) -> list[Html]:
+    cold = record.cold
+    if not cold:
+        return [empty("Every device had the memory it should have had.")]
+    rounds: dict[str, list[int]] = {}
+    for when, device in cold:
+        rounds.setdefault(device, []).append(when)
+    listed = sorted(rounds.items(), key=lambda item: -len(item[1]))[:_MOST_LISTED]
+    rows = [(device, _round_list(when), number(len(when))) for device, when in listed]
+    whose = f"{several(len(cold), 'reply', 'replies')} from {several(len(rounds), 'device')}"
+    text = f"{whose} came without the memory of earlier rounds."
+    return [tag("p", text), table("Cold devices", ("device", "rounds", "times"), rows, words=2)]
+
+
+def _void(record: Record) -> Html:
+    if not record.void:
+        return empty("No round was void.")
+    count = several(len(record.void), "round")
+    return tag("p", f"{count} changed nothing for want of usable replies: {_round_list(record.void)}.")
+
+
+def _skipped(record: Record) -> list[Html]:
+    skipped = record.skipped_files
+    if not skipped:
+        return [
+            empty("No file was skipped." if record.finished else "Skipped files are listed when the run has finished.")
+        ]
+    text = f"{several(len(skipped), 'file')} could not be used."
+    rows = skipped[:_MOST_ROWS]
+    listed = f"The first {len(rows)}" if len(skipped) > len(rows) else "Which ones"
+    return [tag("p", text), details(listed, table("Skipped files", ("file", "reason"), rows, words=2, class_="tall"))]
+
+
+def _round_list(rounds: Sequence[int]) -> str:
+    shown = ", ".join(str(r) for r in rounds[:_MOST_LISTED])
+    return shown + (f" and {len(rounds) - _MOST_LISTED} more" if len(rounds) > _MOST_LISTED else "")
+
+
+def _settings(record: Record) -> Html:
+    single = {k: v for k, v in record.experiment.items() if not isinstance(v, Mapping)}
+    groups = [("experiment", single)] + [(k, v) for k, v in record.experiment.items() if isinstance(v, Mapping)]
+    cards = [
+        tag("div", tag("h3", name), facts(name, _setting_rows(flatten(values))), class_="card")
+        for name, values in groups
+        if values
+    ]
+    recipe = details("The same as a recipe", tag("pre", tag("code", Html(html.escape(record.recipe))), tabindex="0"))
+    return section("settings", "Settings", details("All settings", tag("div", *cards, class_="cards")), recipe)
+
+
+def _setting_rows(settings: Mapping[str, Any]) -> list[tuple[object, object]]:
+    return [(key, setting(value)) for key, value in settings.items()]
+
+
+def _environment(record: Record) -> Html:
+    rows = _setting_rows(flatten(record.environment))
+    body = facts("Environment", rows) if rows else empty("This run recorded no environment.")
+    return section("environment", "Environment", body)
+
+
+def _reproduce(record: Record) -> Html:
+    folder = record.path.resolve().name
+    folder = f"./{folder}" if folder.startswith("-") else folder
+    again = f"wayfare run {shlex.quote(f'{folder}/experiment.toml')} --out {shlex.quote(f'{folder}-again')}"
+    parts = [tag("p", "From the folder that holds this run, with the versions listed above:"), _command(again)]
+    if record.model_sha256:
+        hint = "It should end with the same model" if record.finished else "The last committed model has the"
+        parts.append(
+            tag(
+                "p",
+                f"{hint}, SHA-256 " if record.finished else f"{hint} SHA-256 ",
+                tag("code", record.model_sha256),
+                ".",
+            )
+        )
+    if not record.finished:
+        parts += [tag("p", "To go on where this run stopped:"), _command(f"wayfare resume {shlex.quote(folder)}")]
+    else:
+        parts.append(tag("p", "The run is finished, so there is nothing to resume.", class_="note"))
+    parts.append(tag("p", f"Last round committed {_moment(record.updated)}.", class_="note"))
+    return section("repeat", "How to repeat it", *parts)
+
+
+def _command(text: str) -> Html:
+    return tag("pre", tag("code", text), tabindex="0", class_="command")
+
+
+def _moment(when: datetime) -> str:
+    return when.strftime("%d %B %Y, %H:%M %Z").lstrip("0")
+
+
+def _plot(figure: Figure, titles: bool) -> Html:
+    plot = tag(
+        "div", class_="plot", id=figure.id, role="img", aria_label=figure.description, style=f"height:{figure.height}px"
+    )
+    return tag("figure", tag("figcaption", figure.title, class_=None if titles else "unseen"), plot)
+
+
+def _radio(value: str, first: bool) -> Html:
+    return tag("input", type="radio", name="over", value=value, **({"checked": ""} if first else {}))
+
+
+def _word_kind(value: object) -> str | None:
+    """Only words too long for a phone may be broken: a table had better scroll than cut "accuracy" in two."""
+    return "long" if isinstance(value, Html) or any(len(word) > _LONG_WORD for word in str(value).split()) else None
+
+
+def _line(value: object) -> str:
+    return plain(value, 2000)
+
+
+def _hash(script: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
+@cache
+def _library() -> str:
+    """plotly.js, fit to stand in a page: one kind of line end, so that its hash is what the browser computes."""
+    from plotly.offline import get_plotlyjs  # here, because it is slow to import and many commands draw nothing
+
+    library: str = get_plotlyjs()
+    for found, meant in (("\r\n", "\n"), ("\r", "\n"), ("</script", "<\\/script"), ("<!--", "<\\!--")):
+        library = library.replace(found, meant)
+    return library
+
+
+STYLE = """
+:root{--page:#f7f6f3;--surface:#ffffff;--ink:#1d2126;--muted:#5b636d;--line:#d9d7d1;--grid:#ebe9e4;--accent:#2a658f;
+--warn:#8a4b08;--warn-page:#fdf3e3;--good:#2c6e49;
+--c1:#2f6f9f;--c2:#d07a2d;--c3:#3f8f5f;--c4:#8a5aa8;--c5:#c14d7e;--c6:#a08a22;--c7:#2a9aa0;--c8:#a3523d;--c9:#6f7884;
+--c10:#5566c4;
+--c11:#7fa83a;--c12:#d9a5b8}
+@media (prefers-color-scheme:dark){:root{--page:#14171b;--surface:#1c2026;--ink:#e9eaec;--muted:#a3abb5;
+--line:#363c45;
+--grid:#2a2f37;--accent:#86bfe8;--warn:#f0bd7c;--warn-page:#33281a;--good:#86cfa4;
+--c1:#6fb1e0;--c2:#eb9a5f;--c3:#76c496;--c4:#c198dd;--c5:#ea86b1;--c6:#d3bd5e;--c7:#62c9cf;--c8:#de9480;--c9:#a3abb8;
+--c10:#94a2f2;
+--c11:#b3d67a;--c12:#f0c9d6}}
+*{box-sizing:border-box}
+html{color-scheme:light dark;-webkit-text-size-adjust:100%;scroll-behavior:smooth}
+@media (prefers-reduced-motion:reduce){html{scroll-behavior:auto}}
+body{margin:0;background:var(--page);color:var(--ink);
+font:16px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;
+overflow-wrap:anywhere}
+header,main,footer{max-width:1080px;margin:0 auto;padding:0 20px}
+header{padding-top:36px}
+h1{font-size:clamp(1.6rem,4.5vw,2.3rem);line-height:1.15;margin:2px 0 12px;letter-spacing:-.015em;
+unicode-bidi:isolate}
+h2{font-size:1.2rem;margin:0 0 14px;letter-spacing:-.005em}
+h3{font-size:.95rem;margin:22px 0 6px}
+p{margin:0 0 12px}
+a{color:var(--accent)}
+.eyebrow{color:var(--muted);font-size:.85rem;margin:0}
+.lead{font-size:1.08rem;max-width:68ch;margin:14px 0 18px}
+.chips{display:flex;flex-wrap:wrap;gap:6px;margin:0}
+.chip{border:1px solid var(--line);border-radius:99px;padding:1px 11px;font-size:.85rem;color:var(--muted);
+background:var(--surface)}
+.chip.done{color:var(--good);border-color:currentColor}
+.chip.open{color:var(--warn);border-color:currentColor}
+.banner{background:var(--warn-page);color:var(--warn);border:1px solid currentColor;border-radius:10px;
+padding:10px 14px;margin:16px 0 0}
+nav{display:flex;flex-wrap:wrap;gap:2px 16px;padding:10px 0 18px;font-size:.92rem}
+nav a{text-decoration:none;padding:4px 0}
+nav a:hover{text-decoration:underline}
+section{background:var(--surface);border:1px solid var(--line);border-radius:14px;padding:22px 24px;margin:0 0 18px;
+scroll-margin-top:12px}
+:focus-visible{outline:2px solid var(--accent);outline-offset:2px;border-radius:4px}
+.skip{position:absolute;left:-999px;top:8px;background:var(--surface);padding:8px 14px;border-radius:8px}
+.skip:focus{left:12px;z-index:2}
+.unseen{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
+.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(138px,1fr));gap:10px;margin:0 0 18px}
+.tile{border:1px solid var(--line);border-radius:10px;padding:10px 14px}
+.tile dt{color:var(--muted);font-size:.85rem}
+.tile dd{margin:0}
+.tile b{display:block;font-size:1.45rem;font-weight:600;line-height:1.3;font-variant-numeric:tabular-nums;
+letter-spacing:-.01em}
+.tile span{color:var(--muted);font-size:.85rem}
+.scroll{overflow-x:auto;margin:0 0 10px;max-width:100%}
+.scroll.tall{max-height:420px;overflow-y:auto}
+.tall thead th{position:sticky;top:0;background:var(--surface)}
+table{border-collapse:collapse;width:100%;font-size:.93rem;position:relative}
+th,td{text-align:left;padding:7px 14px 7px 0;border-bottom:1px solid var(--grid);vertical-align:top;
+unicode-bidi:isolate;
+max-width:44ch;min-width:3.2em;overflow-wrap:break-word}
+.long{overflow-wrap:anywhere;min-width:9em}
+thead th{color:var(--muted);font-weight:500;font-size:.85rem;border-bottom-color:var(--line);overflow-wrap:normal}
+tbody th{font-weight:500}
+tbody tr:last-child>*{border-bottom:0}
+.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+thead .number{white-space:normal}
+th:last-child,td:last-child{padding-right:0}
+td b{font-weight:650}
+.facts{margin:0 0 10px;display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,300px),1fr));
+column-gap:32px;font-size:.93rem}
+.facts>div{display:flex;justify-content:space-between;gap:14px;padding:6px 0;border-bottom:1px solid var(--grid)}
+.facts dt{color:var(--muted);min-width:6em}
+.facts dd{margin:0;min-width:4.5em;text-align:right;font-variant-numeric:tabular-nums;unicode-bidi:isolate}
+.cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,300px),1fr));gap:0 32px}
+.cards .facts{display:block}
+.card h3{margin-top:14px}
+.named{display:inline-flex;gap:8px;align-items:baseline}
+.empty,.note{color:var(--muted)}
+.empty{margin-bottom:4px}
+.note{font-size:.9rem}
+.controls{display:flex;flex-wrap:wrap;gap:10px 28px;align-items:center;margin-bottom:10px}
+.toggle{border:0;padding:0;margin:0;display:flex;align-items:center}
+.toggle legend{float:left;color:var(--muted);font-size:.9rem;padding:0 10px 0 0}
+.choice{position:relative;display:inline-flex}
+.choice input{position:absolute;inset:0;opacity:0;margin:0;cursor:pointer}
+.choice span{border:1px solid var(--line);padding:4px 13px;font-size:.9rem}
+.choice:first-of-type span{border-radius:99px 0 0 99px}
+.choice:last-of-type span{border-radius:0 99px 99px 0;margin-left:-1px}
+.choice input:checked+span{background:var(--ink);color:var(--surface);border-color:var(--ink)}
+.choice input:focus-visible+span{outline:2px solid var(--accent);outline-offset:2px}
+.legend{display:flex;flex-wrap:wrap;gap:2px 6px;margin-left:-9px}
+.legend button{font:inherit;font-size:.88rem;color:var(--ink);background:none;border:1px solid transparent;
+border-radius:99px;
+padding:2px 9px;cursor:pointer;display:inline-flex;align-items:center;gap:6px;text-align:left;min-height:28px}
+.legend button:hover{border-color:var(--line)}
+.legend button[aria-pressed=false]{opacity:.45;text-decoration:line-through}
+.swatch{width:11px;height:11px;border-radius:3px;flex:none;background:var(--c9)}
+.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,400px),1fr));gap:18px 28px;
+margin-bottom:12px}
+.plots.single{grid-template-columns:1fr}
+figure{margin:0;min-width:0}
+figcaption{font-weight:600;font-size:.95rem}
+.plot{width:100%}
+details{border-top:1px solid var(--grid);padding-top:10px;margin-top:12px}
+h2+details{border:0;margin:0;padding:0}
+summary{cursor:pointer;font-weight:500;padding:2px 0;margin-bottom:6px}
+pre{background:var(--page);border:1px solid var(--line);border-radius:10px;padding:12px 14px;overflow-x:auto;
+margin:0 0 14px;
+overflow-wrap:normal}
+code{font:.88rem/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
+footer{color:var(--muted);font-size:.85rem;padding-bottom:36px}
+@media (max-width:560px){header,main,footer{padding-left:12px;padding-right:12px}header{padding-top:22px}
+section{padding:16px 14px;border-radius:12px}.tile{padding:8px 12px}.tile b{font-size:1.25rem}
+.tiles{grid-template-columns:repeat(2,1fr)}.tile:first-child{grid-column:1/-1}}
+@media print{body{background:#fff}section{break-inside:avoid;border:0;padding:0}nav,.controls .toggle{display:none}}
+""" + "".join(f".swatch.c{i}{{background:var(--c{i})}}\n" for i in range(1, figures.COLOURS + 1))

@@ -1,0 +1,365 @@
+"""Running an experiment in a folder, from the start or from where it stopped."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from wayfare.components import find
+from wayfare.core.bundle import Bundle, digest
+from wayfare.core.device import Bench
+from wayfare.core.federation import Federation, Round
+from wayfare.core.store import Store
+from wayfare.core.traffic import Traffic
+from wayfare.data.partition.heterogeneity import counts, describe
+from wayfare.data.partition.split import Population, load_split
+from wayfare.errors import ConfigError, DataError, QuorumError, StoreError
+from wayfare.experiment import Crowd, Experiment, flatten
+from wayfare.tracking import Tracker, trackers
+
+Listener = Callable[[str, dict[str, Any]], None]  # hears ("round", line), ("device", {...}), ("warning", {...})
+
+
+def run(
+    experiment: Experiment,
+    out: Path | str,
+    engine: str | Any = "auto",
+    workers: int = 0,
+    track: Sequence[str] = (),
+    listen: Listener = lambda event, data: None,
+) -> dict[str, Any]:
+    """Run an experiment into a new folder; returns the summary."""
+    folder = Path(out)
+    store = Store(folder)
+    with store.held():
+        if store.is_run():
+            raise StoreError(f"{folder} already holds a run: continue it with `wayfare resume {folder}`, or choose another folder")
+        return _Run(experiment, store, listen).go(engine, workers, track)
+
+
+def resume(
+    out: Path | str,
+    engine: str | Any = "auto",
+    workers: int = 0,
+    track: Sequence[str] = (),
+    rounds: int | None = None,
+    listen: Listener = lambda event, data: None,
+) -> dict[str, Any]:
+    """Continue a run where it stopped; with `rounds`, up to a new total."""
+    folder = Path(out)
+    store = Store(folder)
+    if not folder.is_dir():
+        raise StoreError(f"there is no run folder {folder}")
+    with store.held():
+        table = tomllib.loads(store.read("experiment.toml").decode())
+        if rounds is not None:
+            table["rounds"] = rounds
+        return _Run(Experiment.from_table(table), store, listen).go(engine, workers, track)
+
+
+@contextmanager
+def opened(engine: str | Any, workers: int = 0) -> Iterator[Any]:
+    """An engine by name, closed at the end; one that is given open is left open."""
+    if not isinstance(engine, str):
+        yield engine
+        return
+    if engine == "auto":
+        engine = "pool" if (workers or os.cpu_count() or 1) > 1 else "local"
+    with find("engine", engine)(workers=workers) as made:
+        yield made
+
+
+class _Run:
+    """One run of one experiment in one folder."""
+
+    def __init__(self, experiment: Experiment, store: Store, listen: Listener) -> None:
+        self.experiment, self.store, self.listen = experiment, store, listen
+        self._bench: Bench | None = None
+
+    def go(self, engine: str | Any, workers: int, track: Sequence[str]) -> dict[str, Any]:
+        experiment, store = self.experiment, self.store
+        began = time.monotonic()
+        spec = experiment.to_toml()
+        if engine != "local" and '"__main__:' in spec:
+            if engine != "auto":
+                raise ConfigError("parts defined in the script itself run with engine 'local' only: move them to a module")
+            engine = "local"
+        with ExitStack() as stack:
+            machine = stack.enter_context(opened(engine, workers))  # first: its workers start while data is read here
+            self._write_beginning(spec, machine)
+            state = store.latest(lambda text: self.listen("warning", {"text": text}))
+            machine.open(spec, str(store.folder), self.bench)
+            if hasattr(machine, "deal_by"):
+                machine.deal_by(self.crowd.size_of)
+            federation = Federation(
+                experiment.strategy, self.crowd.clients, machine, experiment.policy,
+                experiment.seed, experiment.rounds, self.crowd.size_of, self._heard,
+            )  # fmt: skip
+            first = len(store.lines)
+            watchers = trackers(track, store.folder, dict(flatten(tomllib.loads(spec))), first)
+            for watcher in watchers:
+                stack.callback(watcher.close)
+            spent = sum(line["seconds"] for line in store.lines)
+            if state is None:
+                state = self._begin(federation, watchers)
+            self._continue(federation, state, watchers)
+            return self._finish(spent + time.monotonic() - began)
+
+    # ---- beginning
+
+    def bench(self) -> Bench:
+        """This process's own bench: for evaluation, and for the local engine."""
+        if self._bench is None:
+            self._bench = self.experiment.bench(self.store.folder)
+        return self._bench
+
+    def _write_beginning(self, spec: str, machine: Any) -> None:
+        """The files that describe the run; each can be made again, so a crash between them costs nothing."""
+        experiment, store = self.experiment, self.store
+        split = experiment.split() if not (store.folder / "partition.safetensors").exists() else None
+        self.crowd: Crowd = experiment.crowd(split if split is not None else self._stored_split())
+        experiment.topology.check(len(self.crowd.clients))
+        if not store.is_run() or store.read("experiment.toml").decode() != spec:
+            store.write("experiment.toml", spec.encode())
+        if split is not None:
+            store.write("partition.json", partition_summary(split, experiment))
+            store.write("partition.safetensors", split.pack())
+        store.write("environment.json", environment(experiment, machine))
+
+    def _stored_split(self) -> Population:
+        path = self.store.folder / "partition.safetensors"
+        try:
+            return load_split(path.read_bytes())
+        except DataError as error:
+            raise StoreError(f"{path}: {error}. Delete it: the partition is drawn again from the experiment") from error
+
+    def _begin(self, federation: Federation, watchers: Sequence[Tracker]) -> Bundle:
+        """Round 0: the untrained model."""
+        bench = self.bench()
+        start = federation.strategy.start(self.experiment.task, bench.loaded(0, bench.initial))
+        state = self.experiment.topology.start(federation, start)
+        self._commit(Round(0, state, federation.traffic(0)), time.monotonic(), watchers)
+        return state
+
+    # ---- rounds
+
+    def _continue(self, federation: Federation, state: Bundle, watchers: Sequence[Tracker]) -> None:
+        began = time.monotonic()
+        if self._is_over():
+            return
+        for round in self.experiment.topology.play(federation, state, len(self.store.lines)):
+            self._commit(round, began, watchers)
+            self._check_void()
+            if self._is_over():
+                return
+            began = time.monotonic()
+
+    def _commit(self, round: Round, began: float, watchers: Sequence[Tracker]) -> None:
+        traffic, trained = round.traffic, time.monotonic()
+        if traffic.examples:
+            round.metrics["train/loss"] = traffic.loss / traffic.examples
+        if self._is_due(round.number):
+            self._evaluate(round)
+        remembered = {id for line in self.store.lines for id in line["kept"]} if traffic.cold else set()
+        line = {
+            "round": round.number,
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seconds": time.monotonic() - began,
+            "evaluation_seconds": time.monotonic() - trained,
+            "metrics": round.metrics,
+            "per_client": round.per_client,
+            "clients": traffic.clients,
+            "examples": traffic.examples,
+            "bytes_up": 0 if self.experiment.strategy.pooled else traffic.bytes_up,
+            "bytes_down": 0 if self.experiment.strategy.pooled else traffic.bytes_down,
+            "refused": traffic.refused,
+            "cold": [id for id in traffic.cold if id in remembered],  # it has forgotten what it once knew
+            "kept": traffic.kept,
+            "void": round.void,
+        }
+        if self._improves(line):
+            self.store.write("best.safetensors", _model_file(round.state, round.number))
+        self.store.commit(line, round.state)
+        for watcher in watchers:
+            watcher.log(line)
+        self.listen("round", line)
+
+    def _is_due(self, number: int) -> bool:
+        every = self.experiment.evaluation.every
+        return every > 0 and (number % every == 0 or number == self.experiment.rounds)
+
+    def _check_void(self) -> None:
+        limit, tail = self.experiment.policy.max_void, self.store.lines
+        if len(tail) >= limit and all(line["void"] for line in tail[-limit:]):
+            reasons = sorted({refusal["reason"] for refusal in tail[-1]["refused"]})
+            raise QuorumError(f"{limit} rounds in a row without a quorum; the last replies were refused because: {'; '.join(reasons)}")
+
+    # ---- judging
+
+    def _evaluate(self, round: Round) -> None:
+        settings, strategy = self.experiment.evaluation, self.experiment.strategy
+        judges = self.crowd.judges()
+        if settings.test and strategy.personal:
+            round.metrics |= self._ask(round, "test", judges, "test")[0]
+        elif settings.test:
+            net = self.bench().loaded(0, round.state["model"]).eval()
+            metrics = self.experiment.task.evaluate(net, None)
+            round.metrics |= {f"test/{name}": float(value) for name, value in metrics.items()}
+        if judges:
+            means, round.per_client = self._ask(round, "clients", judges, "holdout")
+            round.metrics |= means
+        if self.crowd.validation:
+            round.metrics |= self._ask(round, "validation", self.crowd.validation, "all")[0]
+
+    def _ask(
+        self, round: Round, scope: str, ids: list[str], split: str
+    ) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+        """The mean of each metric over devices, weighted by their samples (a common test set weighs them alike)."""
+        experiment, sums, weights = self.experiment, {}, 0.0  # type: Experiment, dict[str, float], float
+        per_client: dict[str, dict[str, float]] = {}
+        traffic = Traffic(round.traffic.engine, experiment.policy, round.number, self.crowd.size_of)
+
+        def requests() -> Iterator[tuple[str, Bundle]]:
+            for id in ids:
+                message = experiment.strategy.send(round.state, id)
+                yield id, Bundle(message.tensors, {**message.values, "split": split})
+
+        for id, reply in traffic.ask("evaluate", requests()):
+            metrics = {name[7:]: reply.number(name) for name in reply.values if name.startswith("metric/")}
+            weight = 1.0 if split == "test" else reply.number("n")
+            weights += weight if metrics else 0.0
+            for name, value in metrics.items():
+                sums[name] = sums.get(name, 0.0) + weight * value
+                per_client.setdefault(name, {})[id] = value
+        return {f"{scope}/{name}": total / weights for name, total in sums.items()}, per_client
+
+    def _monitored(self) -> list[tuple[int, float]]:
+        metric = self.experiment.evaluation.monitor
+        lines = [line for line in self.store.lines if metric in line["metrics"]]
+        sign = -1.0 if metric.endswith("loss") else 1.0
+        return [(line["round"], sign * line["metrics"][metric]) for line in lines]
+
+    def _improves(self, line: dict[str, Any]) -> bool:
+        metric = self.experiment.evaluation.monitor
+        if not metric or not self._is_due(line["round"]):
+            return False
+        if metric not in line["metrics"]:
+            raise ConfigError(f"evaluation.monitor = {metric!r} is not measured; there are {', '.join(sorted(line['metrics']))}")
+        sign = -1.0 if metric.endswith("loss") else 1.0
+        return sign * line["metrics"][metric] > max((value for _, value in self._monitored()), default=-math.inf)
+
+    def _best_round(self) -> int:
+        return max(self._monitored(), key=lambda pair: (pair[1], -pair[0]))[0]
+
+    def _is_over(self) -> bool:
+        settings = self.experiment.evaluation
+        if len(self.store.lines) > self.experiment.rounds:
+            return True
+        if not settings.patience:
+            return False
+        watched = self._monitored()
+        return bool(watched) and sum(number > self._best_round() for number, _ in watched) >= settings.patience
+
+    # ---- end
+
+    def _finish(self, seconds: float) -> dict[str, Any]:
+        store, lines = self.store, self.store.lines
+        chosen = self._best_round() if self.experiment.evaluation.monitor else lines[-1]["round"]
+        if self.experiment.evaluation.monitor:
+            model = store.read("best.safetensors")
+        else:
+            state = store.state(lines[-1])
+            model = _model_file(state, chosen)
+        store.write("model.safetensors", model)
+        bundle = Bundle.unpack(model)
+        summary = {
+            "run": str(store.folder),
+            "rounds": lines[-1]["round"],
+            "best_round": chosen,
+            "metrics": _newest([line for line in lines if line["round"] <= chosen]),
+            "model_sha256": store.memories.digest() if self.experiment.strategy.personal else digest(bundle["model"]),
+            "seconds": seconds,
+            "bytes_up": sum(line["bytes_up"] for line in lines),
+            "bytes_down": sum(line["bytes_down"] for line in lines),
+            "refused": sum(len(line["refused"]) for line in lines),
+            "cold": sum(len(line["cold"]) for line in lines),
+            "void": sum(line["void"] for line in lines),
+            "skipped_files": getattr(self.experiment.task, "skipped", []),
+        }
+        store.write("summary.json", summary)
+        return summary
+
+    def _heard(self, device: str) -> None:
+        self.listen("device", {"device": device})
+
+
+def _newest(lines: list[dict[str, Any]]) -> dict[str, float]:
+    """Every metric as last measured."""
+    metrics: dict[str, float] = {}
+    for line in lines:
+        metrics |= line["metrics"]
+    return metrics
+
+
+def _model_file(state: Bundle, round: int) -> bytes:
+    """The trained model alone, for use."""
+    return Bundle({"model": state["model"]}, {"round": round}).pack()
+
+
+def partition_summary(split: Population, experiment: Experiment) -> dict[str, Any]:
+    """Who has what, for people: a table of statistics and the first clients' label counts."""
+    task = experiment.task
+    shown = split if len(split) <= _DESCRIBED else split.select(range(_DESCRIBED))
+    table = describe(shown, task.labels, len(task.classes)) if task.labels is not None else describe(shown)
+    renamed = {key.removeprefix("size_"): value for key, value in table.items() if key != "classes"}
+    result = {"provenance": split.provenance, "table": renamed | {"clients": len(split)}}
+    if len(split) > _DESCRIBED:
+        result["note"] = f"statistics of the first {_DESCRIBED} of {len(split)} clients"
+    if task.labels is not None:
+        table_counts = counts(split, task.labels, len(task.classes))
+        result |= {"classes": list(task.classes), "counts": table_counts.tolist()}
+        result["ids"] = [split.id(i) for i in range(len(table_counts))]
+    return result
+
+
+_DESCRIBED = 5000  # clients; more would take longer than they tell
+
+
+def environment(experiment: Experiment, machine: Any) -> dict[str, Any]:
+    """What the run ran on."""
+    return {
+        "wayfare": version("wayfare"),
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        "platform": platform.platform(),
+        "cores": os.cpu_count(),
+        "device": experiment.where,
+        "engine": type(machine).__name__.lower(),
+        "workers": getattr(machine, "workers", 1),
+        "command": " ".join(["wayfare", *sys.argv[1:]]) if Path(sys.argv[0]).name == "wayfare" else "",
+        "commit": _commit(),
+    }
+
+
+def _commit() -> str:
+    """The git commit of the working folder, if it is one."""
+    try:
+        done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

@@ -1,0 +1,17 @@
+"""All data in one place: what a federation is measured against. The same training loop, with one client that has it all.
+
+Early stopping is a setting of the evaluation (`monitor`, `patience`) and works for every strategy.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from wayfare.strategies.fedavg import FedAvg
+
+
+@dataclass(frozen=True)
+class Centralised(FedAvg):
+    """The clients' data pooled."""
+
+    topologies: ClassVar[frozenset[str]] = frozenset({"server"})
+    pooled: ClassVar[bool] = True

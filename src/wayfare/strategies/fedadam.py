@@ -1,0 +1,22 @@
+"""FedAdam (Reddi et al., 2021, Algorithm 2): no bias correction; tau stands outside the root."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from wayfare.strategies.fedopt import FedOpt
+
+
+@dataclass(frozen=True)
+class FedAdam(FedOpt):
+    """Adam on the server."""
+
+    server_lr: float = 0.01
+    beta1: float = 0.9
+    beta2: float = 0.99
+    tau: float = 1e-3
+
+    def step(self, d: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        m = self.beta1 * m + (1 - self.beta1) * d
+        v = self.beta2 * v + (1 - self.beta2) * d * d
+        return m, v, self.server_lr * m / (v.sqrt() + self.tau)

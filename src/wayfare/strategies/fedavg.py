@@ -1,0 +1,91 @@
+"""FedAvg (McMahan et al., 2017): clients train, the server takes the mean weighted by their examples.
+
+It gives the default of every hook, so that another strategy shows only what differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from torch import nn
+
+from wayfare.core.bundle import Bundle, Weights, mean, snapshot
+from wayfare.core.device import Device
+from wayfare.core.protocols import Extra, Strategy, Task
+
+
+@dataclass(frozen=True)
+class FedAvg:
+    """The mean of the clients' models."""
+
+    weighting: Literal["examples", "uniform"] = "examples"  # N_k / N, or 1 / K
+
+    requires: ClassVar[frozenset[str]] = frozenset()
+    topologies: ClassVar[frozenset[str]] = frozenset({"server", "hierarchy", "encounters"})
+    personal: ClassVar[bool] = False
+    pooled: ClassVar[bool] = False
+
+    # ---- the model
+
+    def prepare(self, task: Task, net: nn.Module) -> nn.Module:
+        """Wrap the network where the algorithm needs more of it."""
+        return net
+
+    # ---- the server
+
+    def start(self, task: Task, net: nn.Module) -> Bundle:
+        """The state before the first round."""
+        return Bundle({"model": snapshot(net)})
+
+    def choose(self, sizes: Sequence[int] | np.ndarray, count: int, rng: np.random.Generator) -> list[int]:
+        """Positions of this round's clients, in the order in which they are asked."""
+        return [int(i) for i in rng.choice(len(sizes), min(count, len(sizes)), replace=False)]
+
+    def send(self, state: Bundle, device: str) -> Bundle:
+        """What this device is told."""
+        return state.only("model")
+
+    def expects(self, state: Bundle) -> dict[str, Weights]:
+        """Sections, names, shapes and types of a lawful reply."""
+        return {"model": state["model"]}
+
+    def merge(self, state: Bundle, replies: Iterable[tuple[str, Bundle]]) -> Bundle:
+        """The next state from the replies, which arrive as a stream in a fixed order."""
+        return state.with_(model=self.average(replies))
+
+    def average(self, replies: Iterable[tuple[str, Bundle]]) -> Weights:
+        """sum_k (N_k / N) w_k, or the plain mean."""
+        return mean((1.0 if self.weighting == "uniform" else reply.number("n"), reply["model"]) for _, reply in replies)
+
+    # ---- the client
+
+    def resume(self, device: Device, message: Bundle) -> Weights:
+        """The weights to train from."""
+        return message["model"]
+
+    def extra(self, device: Device, net: nn.Module, message: Bundle) -> Extra | None:
+        """A term beside the task's loss."""
+        return None
+
+    def client(self, device: Device, message: Bundle) -> Bundle:
+        """One device's part of a round."""
+        net = device.network(self.resume(device, message))
+        result = device.train(net, message, self.extra(device, net, message))
+        return Bundle({"model": snapshot(net)}, result)
+
+    # ---- a server among servers
+
+    def relay(self) -> Strategy:
+        """How a group's server merges its own clients; the top server always uses the strategy itself."""
+        return self
+
+    def report(self, state: Bundle, examples: int) -> Bundle:
+        """A group server's state as a reply to the server above."""
+        return Bundle({"model": state["model"]}, {"n": examples})
+
+    def adopt(self, state: Bundle, message: Bundle) -> Bundle:
+        """A group server's state after the server above has spoken."""
+        return state.with_(**message.tensors)

@@ -1,0 +1,45 @@
+"""Server optimisers (Reddi et al., Adaptive Federated Optimization, 2021), without bias correction.
+
+The change that the clients ask for, d = mean - w, takes the place of a negative gradient. What is trained goes through
+the optimiser; buffers take the plain mean, because momentum on a running variance can make it negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from wayfare.core.bundle import Bundle, zeros_like
+from wayfare.core.protocols import Strategy, Task
+from wayfare.strategies.fedavg import FedAvg
+
+
+@dataclass(frozen=True)
+class FedOpt(FedAvg):
+    """The mean as a direction: w <- w + step(d, m, v). On its own it is a server learning rate."""
+
+    server_lr: float = 1.0
+
+    def step(self, d: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The first moment, the second moment and what is added to the weights."""
+        return m, v, self.server_lr * d
+
+    def start(self, task: Task, net: nn.Module) -> Bundle:
+        state = super().start(task, net)
+        trained = {name: p.detach() for name, p in net.named_parameters() if p.requires_grad}
+        return state.with_(first=zeros_like(trained), second=zeros_like(trained))
+
+    def merge(self, state: Bundle, replies: Iterable[tuple[str, Bundle]]) -> Bundle:
+        model, first, second = self.average(replies), {}, {}  # type: Any, dict[str, Tensor], dict[str, Tensor]
+        for name, w in state["model"].items():
+            if name in state["first"]:
+                d = model[name] - w
+                first[name], second[name], change = self.step(d, state["first"][name], state["second"][name])
+                model[name] = w + change
+        return state.with_(model=model, first=first, second=second)
+
+    def relay(self) -> Strategy:
+        return FedAvg(self.weighting)

@@ -1,0 +1,36 @@
+"""FedVC (Hsu et al., 2020): virtual clients of equal size.
+
+A client is asked with a probability proportional to its size and always trains on `examples` of its samples, small ones
+going round several times, large ones stopping early; all replies weigh the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from wayfare.core.bundle import Bundle, snapshot
+from wayfare.core.device import Device
+from wayfare.strategies.fedavg import FedAvg
+
+
+@dataclass(frozen=True)
+class FedVC(FedAvg):
+    """FedAvg over virtual clients of equal size."""
+
+    weighting: Literal["examples", "uniform"] = field(default="uniform")
+    examples: int = 256  # N_VC, the size of a virtual client
+
+    def choose(self, sizes: Sequence[int] | np.ndarray, count: int, rng: np.random.Generator) -> list[int]:
+        shares = np.asarray(sizes, dtype=np.float64)
+        count = min(count, int((shares > 0).sum()))
+        return [int(i) for i in rng.choice(len(sizes), count, replace=False, p=shares / shares.sum())]
+
+    def client(self, device: Device, message: Bundle) -> Bundle:
+        net = device.network(self.resume(device, message))
+        steps = max(1, round(self.examples / device.training.batch_size))
+        result = device.train(net, message, self.extra(device, net, message), iterations=steps)
+        return Bundle({"model": snapshot(net)}, result)

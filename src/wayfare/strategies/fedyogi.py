@@ -1,0 +1,22 @@
+"""FedYogi (Reddi et al., 2021, Algorithm 2): the second moment moves by its sign only, so it forgets slowly."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from wayfare.strategies.fedopt import FedOpt
+
+
+@dataclass(frozen=True)
+class FedYogi(FedOpt):
+    """Yogi on the server."""
+
+    server_lr: float = 0.01
+    beta1: float = 0.9
+    beta2: float = 0.99
+    tau: float = 1e-3
+
+    def step(self, d: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        m = self.beta1 * m + (1 - self.beta1) * d
+        v = v - (1 - self.beta2) * d * d * (v - d * d).sign()
+        return m, v, self.server_lr * m / (v.sqrt() + self.tau)

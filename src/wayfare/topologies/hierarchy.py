@@ -1,0 +1,98 @@
+"""Two tiers of servers (HierFAVG; H-FL in FedVPR, Sec. 3): each group of clients has a server and a model of its own.
+
+In every round each group's server runs a round with its clients; every `interval` rounds (T_s), and after the last, the
+groups report to the server above, which merges them and gives them the common model again.
+A group server's state is not a reply: `report` turns one into the other, `adopt` goes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from wayfare.core.bundle import Bundle
+from wayfare.core.federation import Federation, Round
+from wayfare.core.protocols import Population
+from wayfare.core.seeds import rng_for
+from wayfare.errors import ConfigError, QuorumError
+
+_OF = "@"  # section "model@3" is the model of group 3
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """Groups of clients under servers under one server."""
+
+    groups: int = 0  # 0: the groups that the data brings (cities, continents, ...); k: k random groups of equal size
+    interval: int = 1  # T_s, rounds between two meetings of the servers
+    per_group: int = 0  # clients asked in each group and round; 0 asks all
+
+    def start(self, federation: Federation, state: Bundle) -> Bundle:
+        """The top server's state, and a copy for each group."""
+        members = self.members(federation.population, federation.seed)
+        top = Bundle(state.tensors, {**state.values, "population": len(federation.population)})
+        return _join(top, [top for _ in members], [0] * len(members))
+
+    def play(self, federation: Federation, state: Bundle, first: int) -> Iterator[Round]:
+        strategy, relay = federation.strategy, federation.strategy.relay()
+        members = self.members(federation.population, federation.seed)
+        sizes = federation.population.sizes
+        for number in range(first, federation.rounds + 1):
+            top, groups, examples = _split(state, len(members))
+            traffic, void = federation.traffic(number), 0
+            for g, member in enumerate(members):
+                rng = rng_for(federation.seed, number, "choose", g)
+                chosen = strategy.choose(sizes[member], self.per_group or len(member), rng)
+                ids = [federation.population.id(int(member[i])) for i in chosen]
+                server = Bundle(groups[g].tensors, {**groups[g].values, "population": len(member)})
+                before, traffic.group = traffic.examples, str(g)
+                try:
+                    requests = ((id, relay.send(server, id)) for id in ids)  # noqa: B023 (consumed at once)
+                    groups[g] = relay.merge(server, traffic.ask("train", requests, relay.expects(server)))
+                except QuorumError:
+                    void += 1  # this group stays where it was
+                examples[g] += traffic.examples - before
+            if number % self.interval == 0 or number == federation.rounds:
+                reports = ((str(g), relay.report(groups[g], examples[g])) for g in range(len(groups)) if examples[g])
+                if any(examples):
+                    top = strategy.merge(top, reports)
+                groups = [relay.adopt(group, strategy.send(top, str(g))) for g, group in enumerate(groups)]
+                examples = [0] * len(groups)
+            state = _join(top, groups, examples)
+            yield Round(number, state, traffic, void == len(members))
+
+    def members(self, population: Population, seed: int) -> list[np.ndarray]:
+        """The positions of each group's clients."""
+        if self.groups:
+            return np.array_split(rng_for(seed, "groups").permutation(len(population)), self.groups)
+        names = np.asarray(population.groups)
+        return [np.flatnonzero(names == name) for name in sorted(set(population.groups or ()))]
+
+    def check(self, clients: int) -> None:
+        """Refuse what cannot be asked of this many clients."""
+        if self.interval < 1:
+            raise ConfigError(f"topology.interval = {self.interval}, but servers must meet: at least 1")
+        if not 0 <= self.groups <= clients:
+            raise ConfigError(f"topology.groups = {self.groups}, but {clients} clients take part")
+
+
+def _join(top: Bundle, groups: list[Bundle], examples: list[int]) -> Bundle:
+    """All servers' states as one bundle, so that a checkpoint holds them."""
+    tensors, values = dict(top.tensors), dict(top.values)
+    for g, group in enumerate(groups):
+        tensors |= {f"{section}{_OF}{g}": weights for section, weights in group.tensors.items()}
+        values[f"examples{_OF}{g}"] = examples[g]
+    return Bundle(tensors, values)
+
+
+def _split(state: Bundle, groups: int) -> tuple[Bundle, list[Bundle], list[int]]:
+    top = {section: weights for section, weights in state.tensors.items() if _OF not in section}
+    values = {name: value for name, value in state.values.items() if _OF not in name}
+    parts = [
+        {name.removesuffix(f"{_OF}{g}"): w for name, w in state.tensors.items() if name.endswith(f"{_OF}{g}")}
+        for g in range(groups)
+    ]
+    counts = [int(state.number(f"examples{_OF}{g}")) for g in range(groups)]
+    return Bundle(top, values), [Bundle(part, dict(values)) for part in parts], counts

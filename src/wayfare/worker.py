@@ -1,0 +1,77 @@
+"""A worker process of the pool engine: `python -m wayfare.worker FD`.
+
+It reads frames from a socket: `open` names an experiment and its run folder, `do` runs a program as a device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import json
+import math
+import os
+import signal
+import sys
+import time
+import traceback
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from wayfare.core.device import Bench
+from wayfare.core.protocols import Failure
+from wayfare.engines import shared
+from wayfare.engines.programs import perform
+
+
+def main(descriptor: int) -> None:
+    """Serve until the other end closes."""
+    faulthandler.enable()
+    die_with_parent()
+    torch.set_num_threads(1)
+    pipe = Connection(descriptor)
+    bench: Bench | None = None
+    opening: dict[str, Any] = {}
+    while True:
+        try:
+            frame = json.loads(pipe.recv_bytes())
+        except (EOFError, OSError):
+            return
+        if "open" in frame:
+            bench, opening = None, frame
+            continue
+        try:
+            if bench is None:
+                from wayfare.experiment import Experiment
+
+                bench = Experiment.from_toml(opening["open"]).bench(Path(opening["folder"]))
+            outcome = answer(bench, frame)
+        except Exception as error:
+            outcome = {"failed": f"{type(error).__name__}: {error}", "detail": traceback.format_exc()}
+        try:
+            pipe.send_bytes(json.dumps(outcome).encode())
+        except OSError:
+            return
+
+
+def die_with_parent() -> None:
+    """Ask Linux to end this process when its parent is killed; elsewhere it ends at its next reply."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def answer(bench: Bench, frame: dict[str, Any]) -> dict[str, Any]:
+    """Run one program and leave its reply in shared memory."""
+    deadline = time.monotonic() + frame["seconds"] if math.isfinite(frame["seconds"]) else math.inf
+    reply = perform(bench, frame["do"], frame["device"], shared.get(frame["message"]), deadline)
+    if isinstance(reply, Failure):
+        return {"failed": reply.reason, "detail": reply.detail}
+    return {"reply": shared.put(reply, Path(frame["reply"]))}
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
+    os._exit(0)
