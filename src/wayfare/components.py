@@ -1,4 +1,4 @@
-"""Finding components by name: a name is a module of ours, or any importable `package.module:Name`. No registry to edit."""
+"""Components by name: a name is a module of ours, or any importable `package.module:Name`. No registry to edit."""
 
 from __future__ import annotations
 

@@ -33,7 +33,12 @@ class DataError(WayfareError):
     """A data file that cannot be used; names file, line and field where they are known."""
 
     def __init__(
-        self, what: str, file: str | Path | None = None, line: int | None = None, field: str | None = None, remedy: str = ""
+        self,
+        what: str,
+        file: str | Path | None = None,
+        line: int | None = None,
+        field: str | None = None,
+        remedy: str = "",
     ) -> None:
         where = "" if file is None else f"{file}:{line}: " if line is not None else f"{file}: "
         self.file, self.line, self.field, self.remedy = file, line, field, remedy
@@ -61,4 +66,6 @@ def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> Conf
     names = sorted(known)
     near = get_close_matches(name, names, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    return ConfigError(f"{where + ': ' if where else ''}unknown {kind} {name!r}{hint} Known: {', '.join(names) or 'none'}")
+    return ConfigError(
+        f"{where + ': ' if where else ''}unknown {kind} {name!r}{hint} Known: {', '.join(names) or 'none'}"
+    )

@@ -88,18 +88,14 @@ class Experiment:
             if key in (*COMPONENTS, *sections):
                 if not isinstance(value, dict):
                     raise ConfigError(f"{key} = {value!r}: a table is wanted, [{key}]")
-                parts[key] = (
-                    build(sections[key], value, key) if key in sections else _component(key, dict(value))
-                )
+                parts[key] = build(sections[key], value, key) if key in sections else _component(key, dict(value))
             elif key in plain:
                 parts[key] = value
             elif key not in ("cells", "about", "paper"):  # what `wayfare reproduce` reads
                 raise unknown("setting", key, {*COMPONENTS, *sections, *plain, "cells", "about"}, "recipe")
         settings = {key: parts.pop(key) for key in list(parts) if key in plain}
         scalars = build(_Scalars, settings, "recipe")
-        return cls(
-            **parts, rounds=scalars.rounds, seed=scalars.seed, name=scalars.name or name, device=scalars.device
-        )
+        return cls(**parts, rounds=scalars.rounds, seed=scalars.seed, name=scalars.name or name, device=scalars.device)
 
     def to_toml(self) -> str:
         """The whole specification, every default written out; `from_toml` gives the same experiment."""
@@ -140,7 +136,9 @@ class Experiment:
         file = folder / "partition.safetensors"
         crowd = self.crowd(load_split(file.read_bytes()) if file.exists() else self.split())
         memories = Memories(folder / "memory")
-        return Bench(self.task, self.strategy, self.training, crowd.clients, crowd.client, self.seed, memories, self.where)
+        return Bench(
+            self.task, self.strategy, self.training, crowd.clients, crowd.client, self.seed, memories, self.where
+        )
 
 
 @dataclass(frozen=True)
@@ -159,7 +157,9 @@ class Crowd:
         aside = evaluation.validation_clients
         if aside:
             if aside >= len(split):
-                raise ConfigError(f"evaluation.validation_clients = {aside} leaves none of {len(split)} clients to train")
+                raise ConfigError(
+                    f"evaluation.validation_clients = {aside} leaves none of {len(split)} clients to train"
+                )
             order = rng_for(seed, "validation clients").permutation(len(split))
             self.validation = [split.id(int(i)) for i in order[:aside]]
             self.trained: Population = split.select(np.sort(order[aside:]))
@@ -236,7 +236,9 @@ def read_table(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ConfigError(f"no recipe {path}: give the path of a TOML file, or a name that `wayfare list recipes` shows") from None
+        raise ConfigError(
+            f"no recipe {path}: give the path of a TOML file, or a name that `wayfare list recipes` shows"
+        ) from None
     except IsADirectoryError:
         raise ConfigError(f"{path} is a folder, not a recipe; to continue a run: wayfare resume {path}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
@@ -297,7 +299,9 @@ def _check_fit(e: Experiment) -> None:
     strategy, task, topology = type(e.strategy).__name__, type(e.task).__name__, type(e.topology).__name__
     missing = e.strategy.requires - e.task.provides
     if missing:
-        raise ConfigError(f"{strategy} needs {sorted(missing)}, which {task} does not provide (it has {sorted(e.task.provides)})")
+        raise ConfigError(
+            f"{strategy} needs {sorted(missing)}, which {task} does not provide (it has {sorted(e.task.provides)})"
+        )
     if topology.lower() not in e.strategy.topologies and ":" not in name_of("topology", e.topology):
         fits = sorted(e.strategy.topologies)
         raise ConfigError(f"{strategy} does not run on the topology {topology.lower()!r}; it runs on {fits}")

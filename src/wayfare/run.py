@@ -47,7 +47,9 @@ def run(
     store = Store(folder)
     with store.held():
         if store.is_run():
-            raise StoreError(f"{folder} already holds a run: continue it with `wayfare resume {folder}`, or choose another folder")
+            raise StoreError(
+                f"{folder} already holds a run: continue it with `wayfare resume {folder}`, or choose another folder"
+            )
         return _Run(experiment, store, listen).go(engine, workers, track)
 
 
@@ -96,7 +98,9 @@ class _Run:
         spec = experiment.to_toml()
         if engine != "local" and '"__main__:' in spec:
             if engine != "auto":
-                raise ConfigError("parts defined in the script itself run with engine 'local' only: move them to a module")
+                raise ConfigError(
+                    "parts defined in the script itself run with engine 'local' only: move them to a module"
+                )
             engine = "local"
         with ExitStack() as stack:
             machine = stack.enter_context(opened(engine, workers))  # first: its workers start while data is read here
@@ -206,7 +210,9 @@ class _Run:
         limit, tail = self.experiment.policy.max_void, self.store.lines
         if len(tail) >= limit and all(line["void"] for line in tail[-limit:]):
             reasons = sorted({refusal["reason"] for refusal in tail[-1]["refused"]})
-            raise QuorumError(f"{limit} rounds in a row without a quorum; the last replies were refused because: {'; '.join(reasons)}")
+            raise QuorumError(
+                f"{limit} rounds in a row without a quorum; the last replies were refused because: {'; '.join(reasons)}"
+            )
 
     # ---- judging
 
@@ -258,9 +264,12 @@ class _Run:
         if not metric or not self._is_due(line["round"]):
             return False
         if metric not in line["metrics"]:
-            raise ConfigError(f"evaluation.monitor = {metric!r} is not measured; there are {', '.join(sorted(line['metrics']))}")
+            raise ConfigError(
+                f"evaluation.monitor = {metric!r} is not measured; there are {', '.join(sorted(line['metrics']))}"
+            )
         sign = -1.0 if metric.endswith("loss") else 1.0
-        return sign * line["metrics"][metric] > max((value for _, value in self._monitored()), default=-math.inf)
+        value: float = sign * line["metrics"][metric]
+        return value > max((value for _, value in self._monitored()), default=-math.inf)
 
     def _best_round(self) -> int:
         return max(self._monitored(), key=lambda pair: (pair[1], -pair[0]))[0]
@@ -326,7 +335,7 @@ def partition_summary(split: Population, experiment: Experiment) -> dict[str, An
     shown = split if len(split) <= _DESCRIBED else split.select(range(_DESCRIBED))
     table = describe(shown, task.labels, len(task.classes)) if task.labels is not None else describe(shown)
     renamed = {key.removeprefix("size_"): value for key, value in table.items() if key != "classes"}
-    result = {"provenance": split.provenance, "table": renamed | {"clients": len(split)}}
+    result: dict[str, Any] = {"provenance": split.provenance, "table": renamed | {"clients": len(split)}}
     if len(split) > _DESCRIBED:
         result["note"] = f"statistics of the first {_DESCRIBED} of {len(split)} clients"
     if task.labels is not None:

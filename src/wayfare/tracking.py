@@ -66,7 +66,7 @@ class MLflow:
         self._mlflow.end_run()
 
 
-TRACKERS = {"tensorboard": TensorBoard, "mlflow": MLflow}
+TRACKERS: dict[str, type[TensorBoard] | type[MLflow]] = {"tensorboard": TensorBoard, "mlflow": MLflow}
 
 
 def trackers(names: Sequence[str], run: Path, settings: dict[str, Any], first: int) -> list[Tracker]:

@@ -309,7 +309,12 @@ def test_what_is_missing_or_malformed_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no experiment\.toml here"):
         Record.read(tmp_path)
     folder = make_run(tmp_path / "run")
-    for name, wrong in (("summary.json", "{"), ("partition.json", "[]"), ("environment.json", "\0")):
+    for name, wrong in (
+        ("summary.json", "{"),
+        ("partition.json", "[]"),
+        ("partition.json", '{"table": 3}'),
+        ("environment.json", "\0"),
+    ):
         good = (folder / name).read_text()
         (folder / name).write_text(wrong)
         with pytest.raises(StoreError, match=re.escape(name)):
@@ -540,7 +545,10 @@ def test_large_runs_are_thinned(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "large", experiment(rounds=1000), round_lines(1000, clients=500), parts=parts)
     page = write_report(folder)
     text = " ".join(Links(page).text)
-    assert "every 6th of 1,001" in text and "The picture shows the first 100 of 500 clients." in text
+    assert (
+        "one in 6 of 1,001" in text
+        and "The picture shows the first 100 of 500 clients and the commonest 60 of 80 classes." in text
+    )
     assert page.stat().st_size < 6_000_000
 
 
@@ -640,19 +648,43 @@ def browse(page: Path, folder: Path, *options: str) -> tuple[str, list[str]]:
     return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_report_draws_in_a_browser_without_complaint(run: Path, tmp_path: Path, scheme: str) -> None:
-    dom, said = browse(
-        write_report(run, tmp_path / "page.html"), tmp_path, *(["--force-dark-mode"] * (scheme == "dark"))
-    )
+@pytest.mark.parametrize(
+    ("scheme", "blue"), [(1, "rgb(47, 111, 159)"), (0, "rgb(111, 177, 224)")], ids=["light", "dark"]
+)
+def test_the_report_draws_in_a_browser_without_complaint(run: Path, tmp_path: Path, scheme: int, blue: str) -> None:
+    page = write_report(run, tmp_path / "page.html")
+    dom, said = browse(page, tmp_path, f"--blink-settings=preferredColorScheme={scheme}")
     assert said == []
     assert 'data-drawn="5"' in dom and dom.count('class="main-svg"') >= 5
+    assert f"stroke: {blue}" in dom
 
 
 def test_the_comparison_draws_in_a_browser_without_complaint(sweep: Path, tmp_path: Path) -> None:
     dom, said = browse(write_page(compare([sweep]), tmp_path / "page.html"), tmp_path)
     assert said == []
     assert 'data-drawn="5"' in dom
+
+
+def test_the_axis_and_the_legend_can_be_switched(run: Path, tmp_path: Path) -> None:
+    """By a script that presses the buttons; the page's own policy would not let it run, so the copy has none."""
+    text = write_report(run).read_text(encoding="utf-8")
+    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text, count=1)
+    press = "document.querySelector('input[value=bytes]').click(); document.querySelector('#curves button').click()"
+    copy = tmp_path / "pressed.html"
+    copy.write_text(text.replace("</body>", f"<script>{press}</script></body>"), encoding="utf-8")
+    after, said = browse(copy, tmp_path)
+    assert said == []
+    assert after.count(">sent up and down, MB</text>") == 2 and 'aria-pressed="false"' in after
+    # three curves of accuracy and two of loss, less the one of each that was switched off; and a tick per client
+    assert after.count('class="trace scatter') == 3 + 1
+
+
+def test_the_policy_stops_a_script_that_is_not_the_pages_own(run: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    text = write_report(run).read_text(encoding="utf-8")
+    page.write_text(text.replace("</body>", "<script>document.title='pwned'</script></body>"), encoding="utf-8")
+    dom, said = browse(page, tmp_path)
+    assert "pwned" not in Links(dom).title and any("Content Security Policy" in line for line in said)
 
 
 def test_hostile_names_do_nothing_in_a_browser(hostile: Path, run: Path, tmp_path: Path) -> None:

@@ -19,12 +19,20 @@ from wayfare.reports.tables import human_bytes
 out = Console()
 err = Console(stderr=True)
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output, the rest on standard error.")]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object on standard output, the rest on standard error.")
+]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Change a setting of the recipe: training.lr=0.1, strategy.name=fedprox. Repeatable.", metavar="KEY=VALUE"),
+    typer.Option(
+        "--set",
+        help="Change a setting of the recipe: training.lr=0.1, strategy.name=fedprox. Repeatable.",
+        metavar="KEY=VALUE",
+    ),
 ]
-Recipe = Annotated[str, typer.Argument(help="A recipe: the path of a TOML file, or a name from [bold]wayfare list recipes[/bold].")]
+Recipe = Annotated[
+    str, typer.Argument(help="A recipe: the path of a TOML file, or a name from [bold]wayfare list recipes[/bold].")
+]
 
 
 def answer(result: dict[str, Any], as_json: bool, *shown: Any) -> None:
@@ -90,11 +98,15 @@ class Watch:
     def _round(self, line: dict[str, Any]) -> None:
         self.devices = 0
         self.sent += line["bytes_up"] + line["bytes_down"]
-        metrics = "  ".join(f"{name} {value:.4g}" for name, value in line["metrics"].items() if name in _shown(line["metrics"]))
+        metrics = "  ".join(
+            f"{name} {value:.4g}" for name, value in line["metrics"].items() if name in _shown(line["metrics"])
+        )
         notes = "".join(f"  [red]{len(line[key])} {key}[/red]" for key in ("refused", "cold") if line[key])
         text = f"{self.label}  {metrics}  {human_bytes(self.sent)}{notes}{'  [red]void[/red]' if line['void'] else ''}"
         if self.progress is None or self.task is None:
-            err.print(f"round {line['round']}/{self.rounds}  {text}  {line['seconds']:.2f} s", soft_wrap=True, highlight=False)
+            err.print(
+                f"round {line['round']}/{self.rounds}  {text}  {line['seconds']:.2f} s", soft_wrap=True, highlight=False
+            )
         else:
             self.progress.update(self.task, completed=line["round"] + 1, description=text)
 

@@ -11,12 +11,13 @@ import typer
 from rich.table import Table
 
 from wayfare.cli.console import Json, Recipe, Settings, answer, parse_settings, recipe_path, recipes
-from wayfare.components import KINDS, find, names
+from wayfare.components import find, names
 from wayfare.errors import WayfareError
 from wayfare.experiment import Experiment
 from wayfare.reports.compare import compare as compare_runs
 from wayfare.reports.compare import write_page
-from wayfare.reports.page import write_partition, write_report
+from wayfare.reports.page import write_report
+from wayfare.reports.partition import write_partition
 from wayfare.reports.record import Record, find_runs
 from wayfare.reports.tables import compare_table, partition_table, run_table, runs_table
 from wayfare.run import partition_summary
@@ -36,13 +37,20 @@ class Things(StrEnum):
 
 def report(
     folder: Annotated[Path, typer.Argument(help="A run folder, finished or not.")],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="The page; by default report.html in the folder.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The page; by default report.html in the folder.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Write a run's page: one HTML file that opens offline."""
     record = Record.read(folder)
     page = write_report(folder, out)
-    answer({"run": str(folder), "page": str(page), "metrics": record.metrics}, json, run_table(record), f"report: {page}")
+    answer(
+        {"run": str(folder), "page": str(page), "metrics": final_metrics(record)},
+        json,
+        run_table(record),
+        f"report: {page}",
+    )
 
 
 def compare(
@@ -73,15 +81,17 @@ def list_(
                 records.append(Record.read(path))
             except WayfareError as error:
                 broken.append({"run": str(path), "error": str(error)})
-        rows = [{"run": str(r.path), "rounds": r.rounds_done, "finished": r.finished, "metrics": r.metrics} for r in records]
+        rows = [
+            {"run": str(r.path), "rounds": r.done, "finished": r.finished, "metrics": final_metrics(r)} for r in records
+        ]
         empty = [f"no runs in {folder}: begin one with `wayfare run quickstart`"] if not rows else []
         answer({"runs": rows, "broken": broken}, json, runs_table(records), *empty, *(b["error"] for b in broken))
     elif what is Things.recipes:
         found = recipes()
         about = {name: {"path": str(path), "about": _about(path)} for name, path in found.items()}
         table = Table("recipe", "about", "path", title="recipes")
-        for name, row in about.items():
-            table.add_row(name, row["about"], row["path"])
+        for name, recipe in about.items():
+            table.add_row(name, recipe["about"], recipe["path"])
         answer({"recipes": about}, json, table)
     else:
         kind = {"strategies": "strategy", "topologies": "topology"}.get(what.value, what.value.rstrip("s"))
@@ -103,7 +113,7 @@ def split(
     experiment = Experiment.read(recipe_path(recipe), parse_settings(set_))
     drawn = experiment.split()
     summary = partition_summary(drawn, experiment)
-    shown: list[Any] = [partition_table(summary)]
+    shown: list[Any] = [partition_table(summary["table"])]
     if save is not None:
         from wayfare.core import disk
 
@@ -113,6 +123,11 @@ def split(
         summary["page"] = str(write_partition(summary, out))
         shown.append(f"page: {out}")
     answer(summary, json, *shown)
+
+
+def final_metrics(record: Record) -> dict[str, float | None]:
+    """Every metric as last measured."""
+    return {name: record.final(name) for name in record.metrics}
 
 
 def describe(kind: str, name: str) -> dict[str, Any]:
@@ -144,6 +159,3 @@ def add_to(app: typer.Typer) -> None:
     app.command()(compare)
     app.command("list")(list_)
     app.command()(split)
-
-
-__all__ = ["KINDS", "add_to"]

@@ -20,9 +20,13 @@ from wayfare.run import opened
 from wayfare.run import resume as resume_run
 from wayfare.run import run as run_experiment
 
-Engine = Annotated[str, typer.Option(help="auto, local (one process), pool (a process per core), or package.module:Name.")]
+Engine = Annotated[
+    str, typer.Option(help="auto, local (one process), pool (a process per core), or package.module:Name.")
+]
 Workers = Annotated[int, typer.Option(min=0, help="Worker processes of the pool; 0 takes one per core.")]
-Track = Annotated[list[str] | None, typer.Option(help="Also log to tensorboard or mlflow. Repeatable; 'none' for neither.")]
+Track = Annotated[
+    list[str] | None, typer.Option(help="Also log to tensorboard or mlflow. Repeatable; 'none' for neither.")
+]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="The run folder; by default a new one under runs/.")]
 
 
@@ -76,7 +80,9 @@ def resume(
 
 def reproduce(
     recipe: Recipe,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Where the runs go; a folder that exists is continued.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Where the runs go; a folder that exists is continued.")
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Seeds per cell.")] = 1,
     cells: Annotated[str, typer.Option(help="Only these cells, comma-separated.")] = "",
     engine: Engine = "auto",
@@ -110,7 +116,14 @@ def demo(
 
 
 def reproduce_recipe(
-    path: Path, folder: Path, seeds: int, only: str, engine: str, workers: int, changes: dict[str, Any], track: list[str] | None
+    path: Path,
+    folder: Path,
+    seeds: int,
+    only: str,
+    engine: str,
+    workers: int,
+    changes: dict[str, Any],
+    track: list[str] | None,
 ) -> tuple[dict[str, Any], list[Any]]:
     """All cells of a recipe; returns the result and what to show of it."""
     table = override(read_table(path), changes)

@@ -10,7 +10,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -112,7 +111,7 @@ def digest(weights: Mapping[str, Tensor]) -> str:
     for name in sorted(weights):
         tensor = plain(weights[name])
         sha.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)};".encode())
-        sha.update(tensor.reshape(-1).view(torch.uint8).numpy() if tensor.numel() else b"")
+        sha.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
     return sha.hexdigest()
 
 
@@ -141,7 +140,9 @@ def load_into(net: nn.Module, weights: Mapping[str, Tensor]) -> None:
     with torch.no_grad():
         for name, tensor in own.items():
             if tensor.shape != weights[name].shape:
-                raise StoreError(f"weights do not fit the network: {name} is {tuple(weights[name].shape)}, not {tuple(tensor.shape)}")
+                raise StoreError(
+                    f"weights do not fit the network: {name} is {tuple(weights[name].shape)}, not {tuple(tensor.shape)}"
+                )
             tensor.copy_(weights[name])
 
 
@@ -164,6 +165,9 @@ def zeros_like(weights: Mapping[str, Tensor]) -> Weights:
     return {name: torch.zeros_like(t) for name, t in weights.items()}
 
 
-def jsonable(value: Any) -> Any:
-    """NumPy and torch scalars as plain Python, for JSON."""
-    return value.item() if hasattr(value, "item") else value
+def add(terms: Iterable[Tensor]) -> Tensor:
+    """The sum of at least one tensor."""
+    first, *rest = terms
+    for term in rest:
+        first = first + term
+    return first

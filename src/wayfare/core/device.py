@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from wayfare.core.bundle import Bundle, Value, Weights, load_into, snapshot
 from wayfare.core.memory import Memories
@@ -49,7 +49,8 @@ class Bench:
             torch.manual_seed(seed_for(self.seed, "network"))
             net = self.strategy.prepare(self.task, self.task.network()).to(self.where)
             if any(isinstance(module, nn.Conv2d) for module in net.modules()):
-                net = net.to(memory_format=torch.channels_last)  # up to twice as fast for convolutions on CPUs
+                # up to twice as fast for convolutions on CPUs
+                net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             self._nets.append(net)
         return self._nets[slot]
 
@@ -150,7 +151,7 @@ class Device:
                 raise WayfareError(f"device {self.id!r}: a pass over its data has no step to train on")
 
 
-def _optimizer(training: Training, parameters: list[Tensor], lr: float) -> torch.optim.Optimizer:
+def _optimizer(training: Training, parameters: list[nn.Parameter], lr: float) -> torch.optim.Optimizer:
     if training.optimizer == "sgd":
         return torch.optim.SGD(parameters, lr, momentum=training.momentum, weight_decay=training.weight_decay)
     kind = torch.optim.Adam if training.optimizer == "adam" else torch.optim.AdamW

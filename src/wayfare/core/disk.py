@@ -19,7 +19,7 @@ def write(path: Path, data: bytes) -> None:
     with _explained(path, len(data), temporary):
         path.parent.mkdir(parents=True, exist_ok=True)
         _put(temporary, data, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.replace(temporary, path)
+        os.replace(temporary, path)  # noqa: PTH105
         sync_folder(path.parent)
 
 
@@ -51,7 +51,7 @@ def truncate(path: Path, size: int) -> None:
 def remove(path: Path) -> None:
     """Delete a file if it is there."""
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
+        os.unlink(path)  # noqa: PTH108
 
 
 def sync_folder(folder: Path) -> None:
@@ -81,7 +81,7 @@ def _explained(path: Path, size: int, temporary: Path | None = None) -> Iterator
     except OSError as error:
         if temporary is not None:
             with contextlib.suppress(OSError):
-                os.unlink(temporary)
+                os.unlink(temporary)  # noqa: PTH108
         raise StoreError(
             f"cannot write {path} ({size:,} bytes): {error.strerror or error}. "
             "The last complete round is intact: make room (or mend the disk), then resume"

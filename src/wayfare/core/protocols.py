@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from torch import Tensor, nn
@@ -48,16 +48,21 @@ Extra = Callable[[Output, Batch], Tensor]
 """A term that a strategy adds to the task's loss."""
 
 
-@runtime_checkable
 class Task(Protocol):
     """Data, network, loss, metric."""
 
-    provides: frozenset[str]
-    classes: tuple[str, ...]
-    labels: np.ndarray | None  # of every sample in the pool: what partitions go by
+    provides: ClassVar[frozenset[str]]
 
     @property
-    def samples(self) -> int: ...
+    def classes(self) -> tuple[str, ...]: ...
+    @property
+    def samples(self) -> int:
+        """The size of the pool that partitions deal out."""
+
+    @property
+    def labels(self) -> np.ndarray | None:
+        """One class per sample of the pool: what partitions go by."""
+
     def network(self) -> nn.Module: ...
     def views(self, net: nn.Module) -> dict[str, int]:
         """The width of the features of each view."""
@@ -79,10 +84,10 @@ class Task(Protocol):
 class Strategy(Protocol):
     """A federated algorithm: a frozen dataclass of hyper-parameters. `strategies.fedavg` gives every default."""
 
-    requires: frozenset[str]
-    topologies: frozenset[str]
-    personal: bool  # every device keeps a model of its own: there is no global one to evaluate
-    pooled: bool  # all data is brought to one place first
+    requires: ClassVar[frozenset[str]]
+    topologies: ClassVar[frozenset[str]]
+    personal: ClassVar[bool]  # every device keeps a model of its own: there is no global one to evaluate
+    pooled: ClassVar[bool]  # all data is brought to one place first
 
     # the model
     def prepare(self, task: Task, net: nn.Module) -> nn.Module: ...
@@ -125,8 +130,8 @@ class Engine(Protocol):
 class Population(Protocol):
     """Who takes part, without holding a list of them."""
 
-    groups: Sequence[str] | None
-
+    @property
+    def groups(self) -> Sequence[str] | None: ...
     def __len__(self) -> int: ...
     def id(self, position: int) -> str: ...
     def size(self, position: int) -> int: ...

@@ -67,7 +67,9 @@ class Store:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 holder = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
-                raise StoreError(f"{self.folder} is in use by process {holder}: wait for it, or stop it first") from None
+                raise StoreError(
+                    f"{self.folder} is in use by process {holder}: wait for it, or stop it first"
+                ) from None
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
             yield

@@ -67,7 +67,9 @@ class Traffic:
                 anchors = sent.pop(device)
                 admit(reply, expects, anchors, self.policy, self.round, self.size_of(device))
             except Refusal as refusal:
-                self.refused.append({"device": device, "reason": str(refusal)} | ({"group": self.group} if self.group else {}))
+                self.refused.append(
+                    {"device": device, "reason": str(refusal)} | ({"group": self.group} if self.group else {})
+                )
                 if failures and self.policy.on_error == "raise":
                     raise failures[0] from None
                 continue
@@ -79,7 +81,9 @@ class Traffic:
         if asked and len(failures) == asked:
             raise failures[0]  # not one device could run it: a fault of the experiment, not of the devices
         if admitted < max(1, math.ceil(self.policy.quorum * asked)):
-            raise QuorumError(f"round {self.round}: {admitted} usable replies of {asked} asked, quorum {self.policy.quorum}")
+            raise QuorumError(
+                f"round {self.round}: {admitted} usable replies of {asked} asked, quorum {self.policy.quorum}"
+            )
 
     def _note(self, device: str, reply: Bundle) -> None:
         n = int(reply.number("n"))
@@ -141,7 +145,8 @@ def _check_section(section: str, weights: Weights, like: Weights, anchor: Weight
         origin += _norm(start) ** 2 if start is not None else 0.0
     bound = policy.max_change * (1 + math.sqrt(origin)) if anchored else policy.max_norm
     if math.sqrt(change) > bound:
-        raise Refusal(f"norm: {section} {'changed by' if anchored else 'has norm'} {math.sqrt(change):.4g}, the bound is {bound:.4g}")
+        how = "changed by" if anchored else "has norm"
+        raise Refusal(f"norm: {section} {how} {math.sqrt(change):.4g}, the bound is {bound:.4g}")
 
 
 def _norm(tensor: torch.Tensor) -> float:

@@ -44,7 +44,6 @@ _UNREADABLE = (  # what zipfile, tarfile and gzip raise on damaged bytes
     MemoryError,
     NotImplementedError,
     OSError,
-    RecursionError,
     ValueError,
 )
 
@@ -90,6 +89,8 @@ def unpack(
             _write_all(entries, plan, into, limits)
     except DataError as error:
         raise DataError(f"refused: {error}", file=archive) from error
+    except RecursionError as error:
+        raise DataError("refused: too many headers before one file", file=archive) from error
     except _UNREADABLE as error:
         raise DataError(f"cannot be unpacked: {error or type(error).__name__}", file=archive) from error
     return sum(1 for _, folder in plan.values() if not folder)

@@ -29,7 +29,7 @@ from wayfare.errors import DataError
 
 FORMATS = ("JPEG", "PNG", "WEBP")
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp"})
-MAX_PIXELS = 64_000_000  # the largest common phone sensor; about 0.7 GB at the peak of decoding
+MAX_PIXELS = 50_000_000  # the largest common phone sensor; WebP, the hungriest, then stays below 1 GB while decoding
 MAX_BYTES = 256 * 2**20
 # A progressive JPEG may go over all its pixels again in 92 bytes: 9 KB took 6 s. One pass over a pixel is about 1 ns.
 MAX_SCANNED_PIXELS = 2_000_000_000
@@ -45,6 +45,7 @@ _UPRIGHT = {
     8: Image.Transpose.ROTATE_90,
 }
 _SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"RIFF")
+_PNG_END = b"IEND\xaeB`\x82"
 _warning_filters = threading.RLock()
 
 
@@ -109,7 +110,7 @@ def _read(path: Path) -> bytes:
 
 
 def _decode(data: bytes, size: tuple[int, int] | None, max_pixels: int) -> np.ndarray:
-    image = _open(data)
+    image: Image.Image = _open(data)
     pixels = image.width * image.height
     if pixels > max_pixels:
         raise DataError(f"too large: {image.width} x {image.height} pixels, at most {max_pixels} are decoded")
@@ -117,16 +118,25 @@ def _decode(data: bytes, size: tuple[int, int] | None, max_pixels: int) -> np.nd
     if scans * pixels > max(MAX_SCANNED_PIXELS, max_pixels):
         raise DataError(f"too large: {scans} scans of {image.width} x {image.height} pixels")
     if image.format == "PNG":
-        image.verify()  # the checksums, which load() ignores; verify() uses the image up
-        image = _open(data)
+        image = _verified_png(image, data)
     turn = _UPRIGHT.get(_orientation(image))
     if size is not None:
         image.draft("RGB", _draft_size(size, turn))  # lets a JPEG be decoded at a half, a quarter or an eighth
     image.load()
-    upright = _rgb(image if turn is None else image.transpose(turn))
+    image = _rgb(image)  # one name throughout: each step lets go of the pixels of the one before
+    if turn is not None:
+        image = image.transpose(turn)
     if size is not None:
-        upright = upright.resize((size[1], size[0]), Image.Resampling.BILINEAR)
-    return np.array(upright)
+        image = image.resize((size[1], size[0]), Image.Resampling.BILINEAR)
+    return np.array(image)
+
+
+def _verified_png(image: Image.Image, data: bytes) -> Image.Image:
+    """The checksums, which load() ignores; verify() uses the image up, so it is opened again."""
+    image.verify()
+    if _PNG_END not in data:
+        raise DataError("truncated: its last chunk is not whole")
+    return _open(data)
 
 
 def _open(data: bytes) -> Image.Image:
@@ -162,10 +172,11 @@ def _rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I"):  # 16-bit grey: convert() would clip at 255, so take the high byte as for 16-bit RGB
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     if image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info:
-        overlay = image.convert("RGBA")
-        white = Image.new("RGBA", overlay.size, "white")
-        return Image.alpha_composite(white, overlay).convert("RGB")
-    return image.convert("RGB")
+        overlay = image if image.mode == "RGBA" else image.convert("RGBA")
+        over_white = Image.new("RGB", overlay.size, "white")
+        over_white.paste(overlay, mask=overlay.getchannel("A"))
+        return over_white
+    return image if image.mode == "RGB" else image.convert("RGB")
 
 
 def _reason(error: Exception, data: bytes) -> str:

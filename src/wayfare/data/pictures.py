@@ -32,7 +32,8 @@ class Pictures:
         if self.labels.shape != (len(self.images),):
             raise DataError(f"{len(self.images)} pictures but labels of shape {self.labels.shape}")
         if len(self.labels) and not 0 <= int(self.labels.min()) <= int(self.labels.max()) < len(self.classes):
-            raise DataError(f"labels run from {self.labels.min()} to {self.labels.max()}, but there are {len(self.classes)} classes")
+            found = f"{self.labels.min()} to {self.labels.max()}"
+            raise DataError(f"labels run from {found}, but there are {len(self.classes)} classes")
 
     def __len__(self) -> int:
         return len(self.images)

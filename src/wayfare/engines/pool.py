@@ -145,8 +145,7 @@ class Pool(AbstractContextManager["Pool"]):
                 self._replace(worker)
             while window:
                 yield window.pop(), Failure("late: not started before the round's deadline")
-        for pipe in ready:
-            worker = running.pop(pipe)  # type: ignore[arg-type]
+        for worker in [running.pop(pipe) for pipe in list(running) if pipe in ready]:
             job, worker.job = worker.job, None
             if job is None:
                 continue
@@ -178,7 +177,7 @@ class Pool(AbstractContextManager["Pool"]):
         ours, theirs = socket.socketpair()
         environment = {
             **os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
-            "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+            "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
         }  # fmt: skip
         process = subprocess.Popen(
             [sys.executable, "-m", "wayfare.worker", str(theirs.fileno())],

@@ -1,4 +1,4 @@
-"""Bundles handed between processes through shared memory: one copy in, none out, nothing through a pipe but a header."""
+"""Bundles handed between processes through shared memory: one copy in, none out, and a header through the pipe."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def get(header: dict[str, Any], unlink: bool = False) -> Bundle:
         with Path(header["path"]).open("rb") as file:  # a private map: what one process writes, no other sees
             memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         if unlink:
-            os.unlink(header["path"])
+            Path(header["path"]).unlink()
     tensors: dict[str, dict[str, torch.Tensor]] = {}
     for section, weights in header["layout"].items():
         tensors[section] = {}

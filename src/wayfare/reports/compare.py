@@ -143,9 +143,11 @@ class Comparison:
             open_ = [record for record in group.records if not record.finished]
             if open_:
                 done = ", ".join(rounds_done(record) for record in open_)
-                notes.append(f"{group.label}: {len(open_)} of {group.n} runs not finished (rounds {done})")
+                notes.append(
+                    f"{group.label}: {len(open_)} of {page.several(group.n, 'run')} not finished (rounds {done})"
+                )
         if any(group.n == 1 for group in self.groups):
-            notes.append("a group of one run has no sd; `--seeds 3` runs an experiment over seeds")
+            notes.append("a group of one run has no sd (--seeds 3 runs an experiment over three)")
         return tuple(notes)
 
     def best(self, metric: str) -> Group | None:
@@ -325,7 +327,7 @@ def _json_ready(value: Any) -> Any:
 
 def _in_words(comparison: Comparison, runs: int) -> str:
     groups = comparison.groups
-    text = f"{page.several(runs, 'run')} in {page.several(len(groups), 'group')}, parted by everything but the seed."
+    text = f"{page.several(runs, 'run')} in {page.several(len(groups), 'group')}, grouped by everything but the seed."
     metric = comparison.metrics[0] if comparison.metrics else None
     best = comparison.best(metric) if metric else None
     if metric is None or best is None:

@@ -23,7 +23,7 @@ from wayfare.reports.tables import human_bytes, number, plain
 COLOURS = 12  # the style sheet defines c1 to c12
 MOST_CLIENTS = 100
 _MOST_STACKED = COLOURS  # with more classes than colours, bars become a heat map
-_MOST_CLASSES = 60
+MOST_CLASSES = 60
 _MOST_RUG = 2000
 _FEW_POINTS = 60
 _FEW_BARS = 150
@@ -206,7 +206,7 @@ def _curve_traces(curve: Curve, scale: float) -> Iterable[tuple[dict[str, Any], 
         signs = [1] * len(inside) + [-1] * len(inside)
         y = [curve.values[i] + sign * (curve.band[i] or 0.0) for i, sign in zip(round_trip, signs)]
         band = common | {"y": y, "fill": "toself", "mode": "none", "hoverinfo": "skip"}
-        band["fillcolor"] = f"{curve.key.colour}/0.16"
+        band["fillcolor"] = f"{curve.key.colour}/0.22"
         yield band, [curve.rounds[i] for i in round_trip], [sent[i] for i in round_trip]
     few = len(curve.rounds) <= _FEW_POINTS
     line = common | {"y": list(curve.values), "mode": "lines+markers" if few else "lines"}
@@ -298,7 +298,7 @@ def _stacked(matrix: np.ndarray, ids: Sequence[str], classes: Sequence[str]) -> 
 
 def _heat_map(matrix: np.ndarray, ids: Sequence[str], classes: Sequence[str]) -> _Drawn:
     """Too many classes for colours: the commonest ones as rows, darker where a client holds more."""
-    order = np.argsort(-matrix.sum(axis=0), kind="stable")[:_MOST_CLASSES]
+    order = np.argsort(-matrix.sum(axis=0), kind="stable")[:MOST_CLASSES]
     rows, names = [label(classes[i], 24) for i in order], [label(i) for i in ids]
     shown = matrix[:, order].T
     trace = {
@@ -310,7 +310,7 @@ def _heat_map(matrix: np.ndarray, ids: Sequence[str], classes: Sequence[str]) ->
         "hovertemplate": "%{text}: %{z:,d}<extra></extra>",
         "colorscale": [[0, "@surface"], [1, "@c1"]],
         "colorbar": {"thickness": 10, "outlinewidth": 0, "tickfont": {"color": "@muted"}},
-        "xgap": 1,
+        "xgap": int(len(ids) <= 30),
         "ygap": 1,
     }
     layout = _layout(hovermode="closest")

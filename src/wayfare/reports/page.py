@@ -330,7 +330,7 @@ def _result(record: Record) -> Html:
         ("time", human_seconds(record.seconds), _per_round(record)),
         ("refused", number(len(record.refused)), "replies"),
     ]
-    heads = ("metric", "untrained", "best", "in round", "final" if record.finished else "so far")
+    heads = ("metric", "final" if record.finished else "so far", "best", "in round", "untrained")
     rows = [result_row(record, name) for name in record.metrics]
     body = table("Every metric", heads, rows) if rows else empty("No metric has been measured yet.")
     return section("result", "Result", tiles(shown), body)
@@ -359,7 +359,7 @@ def _numbers(record: Record) -> Html:
          human_bytes(line.bytes_down), human_seconds(line.seconds))
         for line in kept
     ]  # fmt: skip
-    note = f" (every {step}th of {number(len(lines))})" if step > 1 else ""
+    note = f" (one in {step} of {number(len(lines))})" if step > 1 else ""
     heads = ("round", *record.metrics, "clients", "up", "down", "time")
     return details(f"Numbers by round{note}", table("Numbers by round", heads, rows, class_="tall"))
 
@@ -412,11 +412,15 @@ def _partition(record: Record, drawn: Figure | None) -> Html:
 
 
 def _capped(partition: Mapping[str, Any]) -> Html | None:
-    clients = (partition.get("table") or {}).get("clients")
+    """Says what the picture leaves out."""
+    clients, classes = (partition.get("table") or {}).get("clients"), len(partition["classes"])
     shown = min(len(partition["counts"]), figures.MOST_CLIENTS)
-    if not isinstance(clients, int) or clients <= shown:
-        return None
-    return tag("p", f"The picture shows the first {shown} of {number(clients)} clients.", class_="note")
+    parts = []
+    if isinstance(clients, int) and clients > shown:
+        parts.append(f"the first {shown} of {number(clients)} clients")
+    if classes > figures.MOST_CLASSES:
+        parts.append(f"the commonest {figures.MOST_CLASSES} of {number(classes)} classes")
+    return tag("p", f"The picture shows {' and '.join(parts)}.", class_="note") if parts else None
 
 
 def _traffic(record: Record, drawn: Figure | None) -> Html:
@@ -606,13 +610,13 @@ def _library() -> str:
 
 STYLE = """
 :root{--page:#f7f6f3;--surface:#ffffff;--ink:#1d2126;--muted:#5b636d;--line:#d9d7d1;--grid:#ebe9e4;--accent:#2a658f;
---warn:#8a4b08;--warn-page:#fdf3e3;--good:#2c6e49;
+--warn:#8a4b08;--warn-page:#fdf3e3;--good:#2c6e49;--shade:rgba(0,0,0,.2);
 --c1:#2f6f9f;--c2:#d07a2d;--c3:#3f8f5f;--c4:#8a5aa8;--c5:#c14d7e;--c6:#a08a22;--c7:#2a9aa0;--c8:#a3523d;--c9:#6f7884;
 --c10:#5566c4;
 --c11:#7fa83a;--c12:#d9a5b8}
 @media (prefers-color-scheme:dark){:root{--page:#14171b;--surface:#1c2026;--ink:#e9eaec;--muted:#a3abb5;
 --line:#363c45;
---grid:#2a2f37;--accent:#86bfe8;--warn:#f0bd7c;--warn-page:#33281a;--good:#86cfa4;
+--grid:#2a2f37;--accent:#86bfe8;--warn:#f0bd7c;--warn-page:#33281a;--good:#86cfa4;--shade:rgba(0,0,0,.65);
 --c1:#6fb1e0;--c2:#eb9a5f;--c3:#76c496;--c4:#c198dd;--c5:#ea86b1;--c6:#d3bd5e;--c7:#62c9cf;--c8:#de9480;--c9:#a3abb8;
 --c10:#94a2f2;
 --c11:#b3d67a;--c12:#f0c9d6}}
@@ -622,7 +626,7 @@ html{color-scheme:light dark;-webkit-text-size-adjust:100%;scroll-behavior:smoot
 body{margin:0;background:var(--page);color:var(--ink);
 font:16px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;
 overflow-wrap:anywhere}
-header,main,footer{max-width:1080px;margin:0 auto;padding:0 20px}
+header,main,footer{max-width:1120px;margin:0 auto;padding:0 20px}
 header{padding-top:36px}
 h1{font-size:clamp(1.6rem,4.5vw,2.3rem);line-height:1.15;margin:2px 0 12px;letter-spacing:-.015em;
 unicode-bidi:isolate}
@@ -655,7 +659,12 @@ scroll-margin-top:12px}
 .tile b{display:block;font-size:1.45rem;font-weight:600;line-height:1.3;font-variant-numeric:tabular-nums;
 letter-spacing:-.01em}
 .tile span{color:var(--muted);font-size:.85rem}
-.scroll{overflow-x:auto;margin:0 0 10px;max-width:100%}
+/* a shade at the edge behind which there is more to scroll to */
+.scroll{overflow-x:auto;margin:0 0 10px;max-width:100%;background:
+linear-gradient(90deg,var(--surface) 60%,transparent) 0 0/32px 100% local no-repeat,
+linear-gradient(270deg,var(--surface) 60%,transparent) 100% 0/32px 100% local no-repeat,
+radial-gradient(farthest-side at 0 50%,var(--shade),transparent) 0 0/10px 100% scroll no-repeat,
+radial-gradient(farthest-side at 100% 50%,var(--shade),transparent) 100% 0/10px 100% scroll no-repeat}
 .scroll.tall{max-height:420px;overflow-y:auto}
 .tall thead th{position:sticky;top:0;background:var(--surface)}
 table{border-collapse:collapse;width:100%;font-size:.93rem;position:relative}

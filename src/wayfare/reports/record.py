@@ -90,7 +90,7 @@ class Record:
             experiment=experiment,
             recipe=recipe,
             rounds=tuple(_round(entry, where) for entry, where in lines),
-            partition=_json_object(path / PARTITION) or {},
+            partition=_partition(path / PARTITION),
             environment=_json_object(path / ENVIRONMENT) or {},
             summary=summary,
             per_client=_clients(lines),
@@ -271,6 +271,13 @@ def _json_object(file: Path) -> dict[str, Any] | None:
         raise StoreError(f"{file}: not a JSON file: {error}") from error
     if not isinstance(content, dict):
         raise StoreError(f"{file}: expected a JSON object, found {type(content).__name__}")
+    return content
+
+
+def _partition(file: Path) -> dict[str, Any]:
+    content = _json_object(file) or {}
+    for key, kind in (("table", Mapping), ("provenance", Mapping), ("ids", list), ("classes", list), ("counts", list)):
+        _get(content, key, kind, None, str(file))
     return content
 
 

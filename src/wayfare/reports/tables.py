@@ -93,7 +93,7 @@ def run_table(record: Record) -> Table:
     """The result of a run: each metric before training, at its best, and now."""
     table = _table(f"{record.name}: {record.component('strategy')} on {record.component('task')}")
     table.add_column("metric")
-    for name in ("untrained", "best", "in round", "final" if record.finished else "so far"):
+    for name in ("final" if record.finished else "so far", "best", "in round", "untrained"):
         table.add_column(name, justify="right")
     for metric in record.metrics:
         table.add_row(*(_text(cell) for cell in result_row(record, metric)))
@@ -159,11 +159,11 @@ def runs_table(records: Sequence[Record], now: datetime | None = None) -> Table:
 
 
 def result_row(record: Record, metric: str) -> tuple[str, str, str, str, str]:
-    """Metric, untrained, best, the round of the best, final."""
+    """Metric, final, best, the round of the best, untrained."""
     rounds, values = record.series(metric)
     untrained = values[0] if rounds and rounds[0] == 0 else None
     best, when = _best(rounds, values, less_is_better(metric))
-    return metric, number(untrained), number(best), number(when), number(record.final(metric))
+    return metric, number(record.final(metric)), number(best), number(when), number(untrained)
 
 
 def rounds_done(record: Record) -> str:

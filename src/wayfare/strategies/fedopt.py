@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor, nn
 
@@ -33,7 +32,7 @@ class FedOpt(FedAvg):
         return state.with_(first=zeros_like(trained), second=zeros_like(trained))
 
     def merge(self, state: Bundle, replies: Iterable[tuple[str, Bundle]]) -> Bundle:
-        model, first, second = self.average(replies), {}, {}  # type: Any, dict[str, Tensor], dict[str, Tensor]
+        model, first, second = self.average(replies), dict[str, Tensor](), dict[str, Tensor]()
         for name, w in state["model"].items():
             if name in state["first"]:
                 d = model[name] - w

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from wayfare.core.bundle import Bundle
+from wayfare.core.bundle import Bundle, add
 from wayfare.core.device import Device
 from wayfare.core.protocols import Extra
 from wayfare.strategies.fedavg import FedAvg
@@ -18,4 +18,4 @@ class FedProx(FedAvg):
 
     def extra(self, device: Device, net: nn.Module, message: Bundle) -> Extra:
         pairs = [(p, p.detach().clone()) for p in net.parameters() if p.requires_grad]  # the anchor must not move
-        return lambda output, batch: self.mu / 2 * sum((p - anchor).square().sum() for p, anchor in pairs)
+        return lambda output, batch: self.mu / 2 * add((p - anchor).square().sum() for p, anchor in pairs)

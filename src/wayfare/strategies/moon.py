@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, cross_entropy
 
-from wayfare.core.bundle import Bundle
+from wayfare.core.bundle import Bundle, add
 from wayfare.core.device import Device
 from wayfare.core.protocols import Batch, Extra, Output
 from wayfare.strategies.fedavg import FedAvg
@@ -37,7 +37,7 @@ class Moon(FedAvg):
             with torch.no_grad():
                 near = device.task.forward(received, batch).features
                 far = device.task.forward(previous, batch).features
-            return self.mu * sum(self.contrast(z, near[v], far[v]) for v, z in output.features.items()) / len(near)
+            return self.mu * add(self.contrast(z, near[v], far[v]) for v, z in output.features.items()) / len(near)
 
         return term
 

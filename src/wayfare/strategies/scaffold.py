@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from wayfare.core.bundle import Bundle, Weights, zeros_like
+from wayfare.core.bundle import Bundle, Weights, add, zeros_like
 from wayfare.core.device import Device
 from wayfare.core.protocols import Extra, Task
 from wayfare.strategies.fedavg import FedAvg
@@ -38,7 +38,7 @@ class Scaffold(FedAvg):
     def extra(self, device: Device, net: nn.Module, message: Bundle) -> Extra:
         own = device.memory.tensors.get("control") or zeros_like(message["control"])
         terms = [(p, message["control"][name] - own[name]) for name, p in net.named_parameters() if p.requires_grad]
-        return lambda output, batch: sum((p * c).sum() for p, c in terms)  # type: ignore[return-value]
+        return lambda output, batch: add((p * c).sum() for p, c in terms)
 
     def client(self, device: Device, message: Bundle) -> Bundle:
         reply = super().client(device, message)

@@ -49,7 +49,7 @@ class Hierarchy:
                 server = Bundle(groups[g].tensors, {**groups[g].values, "population": len(member)})
                 before, traffic.group = traffic.examples, str(g)
                 try:
-                    requests = ((id, relay.send(server, id)) for id in ids)  # noqa: B023 (consumed at once)
+                    requests = ((id, relay.send(server, id)) for id in ids)
                     groups[g] = relay.merge(server, traffic.ask("train", requests, relay.expects(server)))
                 except QuorumError:
                     void += 1  # this group stays where it was
