@@ -1,0 +1,35 @@
+# make demo   sets everything up and runs the main job; leaves a page to look at
+# make test   sets everything up and passes the tests
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint bench setup clean help
+
+help:
+	@echo "make demo | test | lint | bench | clean"
+
+$(VENV)/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+setup: $(VENV)/ready
+
+demo: setup
+	$(BIN)/wayfare demo --out runs/demo
+
+test: setup
+	$(BIN)/python -m pytest $(PYTEST)
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/mypy
+
+bench: setup
+	for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file --quick || exit 1; done
+
+clean:
+	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache
