@@ -29,13 +29,12 @@ if __name__ == "__main__":
 import time
 
 import torch
+import work as common
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MessageType, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
-
-import work as common
 from work import Clock, Work
 
 common.one_thread()

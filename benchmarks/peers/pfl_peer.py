@@ -18,10 +18,9 @@ import sys
 from collections.abc import Iterator
 
 import torch
+import work as common
 from torch import Tensor
 from torch.nn import functional
-
-import work as common
 from work import Clock, Work
 
 RANK, ADDRESSES = "PFL_WORKER_RANK", "PFL_WORKER_ADDRESSES"
@@ -80,7 +79,7 @@ def simulate(args: argparse.Namespace, work: Work, data: tuple[Tensor, Tensor], 
             self.turn += 1
 
     class Averaging(FederatedAveraging):
-        """pfl evaluates every user before and after training in iteration 0, whatever the frequency; here it must not."""
+        """pfl evaluates its users before and after training in iteration 0, whatever the frequency; not here."""
 
         def get_next_central_contexts(self, *arguments, **keywords):
             contexts, model, metrics = super().get_next_central_contexts(*arguments, **keywords)
@@ -134,16 +133,21 @@ def main() -> None:
     first = os.environ.get(RANK, "0") == "0"
     clock = Clock(args.rounds, args.started) if first else None
     others = start_others(args.processes) if first and args.processes > 1 else []
-    work, *data = common.read(args.work)
-    losses, weights = simulate(args, work, data, clock)
-    if not first:
-        os.write(out, (json.dumps(losses) + "\n").encode())
-        return
-    for other in others:
-        answer, _ = other.communicate(timeout=60)
-        if other.returncode:
-            sys.exit(f"a pfl worker ended with status {other.returncode}")
-        losses = [own + theirs for own, theirs in zip(losses, json.loads(answer))]
+    try:
+        work, *data = common.read(args.work)
+        losses, weights = simulate(args, work, data, clock)
+        if not first:
+            os.write(out, (json.dumps(losses) + "\n").encode())
+            return
+        for other in others:
+            answer, _ = other.communicate(timeout=60)
+            if other.returncode:
+                sys.exit(f"a pfl worker ended with status {other.returncode}")
+            losses = [own + theirs for own, theirs in zip(losses, json.loads(answer))]
+    finally:
+        for other in others:
+            if other.poll() is None:
+                other.kill()
     name = "pfl" if args.processes == 1 else f"pfl x{args.processes}"
     common.report(name, args.size, work, clock, losses, weights, out)
 

@@ -1,0 +1,42 @@
+"""Wayfare: learning from photographs without collecting them.
+
+    from wayfare import Experiment, run
+    run(Experiment(), "runs/first")
+
+Names are loaded when they are first used, so that `import wayfare` and the command line start at once.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from wayfare.core.bundle import Bundle as Bundle
+    from wayfare.core.protocols import Policy as Policy
+    from wayfare.core.protocols import Training as Training
+    from wayfare.errors import WayfareError as WayfareError
+    from wayfare.experiment import Evaluation as Evaluation
+    from wayfare.experiment import Experiment as Experiment
+    from wayfare.run import resume as resume
+    from wayfare.run import run as run
+    from wayfare.testing import check_strategy as check_strategy
+    from wayfare.testing import check_task as check_task
+
+_HOME = {
+    "Bundle": "wayfare.core.bundle",
+    "Evaluation": "wayfare.experiment",
+    "Experiment": "wayfare.experiment",
+    "Policy": "wayfare.core.protocols",
+    "Training": "wayfare.core.protocols",
+    "WayfareError": "wayfare.errors",
+    "check_strategy": "wayfare.testing",
+    "check_task": "wayfare.testing",
+    "resume": "wayfare.run",
+    "run": "wayfare.run",
+}
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'wayfare' has no attribute {name!r}; it has {', '.join(__all__)}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated
 
 import click
 import typer
@@ -25,6 +27,21 @@ app = typer.Typer(
 )
 for module in (runs, look, data):
     module.add_to(app)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(version("wayfare"))
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    show: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
+import tomllib
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,16 +13,14 @@ import typer
 from rich.table import Table
 
 from wayfare.cli.console import Json, Recipe, Settings, answer, parse_settings, recipe_path, recipes
-from wayfare.components import find, names
+from wayfare.core import disk
 from wayfare.errors import WayfareError
-from wayfare.experiment import Experiment
 from wayfare.reports.compare import compare as compare_runs
 from wayfare.reports.compare import write_page
 from wayfare.reports.page import write_report
 from wayfare.reports.partition import write_partition
 from wayfare.reports.record import Record, find_runs
 from wayfare.reports.tables import compare_table, partition_table, run_table, runs_table
-from wayfare.run import partition_summary
 
 
 class Things(StrEnum):
@@ -94,6 +94,8 @@ def list_(
             table.add_row(name, recipe["about"], recipe["path"])
         answer({"recipes": about}, json, table)
     else:
+        from wayfare.components import names
+
         kind = {"strategies": "strategy", "topologies": "topology"}.get(what.value, what.value.rstrip("s"))
         described = {name: describe(kind, name) for name in names(kind)}
         table = Table("name", "what it is", "settings and defaults", title=what.value)
@@ -110,13 +112,14 @@ def split(
     json: Json = False,
 ) -> None:
     """Draw a recipe's partition and print how different its clients are."""
+    from wayfare.experiment import Experiment
+    from wayfare.run import partition_summary
+
     experiment = Experiment.read(recipe_path(recipe), parse_settings(set_))
     drawn = experiment.split()
     summary = partition_summary(drawn, experiment)
     shown: list[Any] = [partition_table(summary["table"])]
     if save is not None:
-        from wayfare.core import disk
-
         disk.write(save, drawn.pack())
         summary["file"] = str(save)
     if out is not None:
@@ -132,21 +135,19 @@ def final_metrics(record: Record) -> dict[str, float | None]:
 
 def describe(kind: str, name: str) -> dict[str, Any]:
     """A component's first line of documentation and its settings."""
+    from wayfare.components import find
+
     cls = find(kind, name)
     settings = {}
     if dataclasses.is_dataclass(cls):
         for field in dataclasses.fields(cls):
             if field.init:
                 settings[field.name] = "(required)" if field.default is dataclasses.MISSING else field.default
-    import sys
-
     module = sys.modules[cls.__module__].__doc__ or cls.__doc__ or ""
     return {"about": module.strip().splitlines()[0], "settings": settings, "where": f"{cls.__module__}:{cls.__name__}"}
 
 
 def _about(path: Path) -> str:
-    import tomllib
-
     try:
         return str(tomllib.loads(path.read_text()).get("about", ""))
     except (tomllib.TOMLDecodeError, OSError) as error:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import statistics
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from wayfare.cli.console import Json, Recipe, Settings, Watch, answer, err, parse_settings, recipe_path, watching
 from wayfare.errors import ConfigError, unknown
-from wayfare.experiment import Experiment, flatten, override, read_table
 from wayfare.reports.compare import compare, write_page
 from wayfare.reports.page import write_report
 from wayfare.reports.record import Record
 from wayfare.reports.tables import compare_table, run_table
-from wayfare.run import opened
-from wayfare.run import resume as resume_run
-from wayfare.run import run as run_experiment
+
+if TYPE_CHECKING:
+    from wayfare.experiment import Experiment
 
 Engine = Annotated[
     str, typer.Option(help="auto, local (one process), pool (a process per core), or package.module:Name.")
@@ -46,6 +45,8 @@ def run(
 
     The same experiment gives the same model, bit for bit, whatever the engine, the workers or interruptions.
     """
+    from wayfare.experiment import Experiment
+
     changes = parse_settings(set_) | {k: v for k, v in (("rounds", rounds), ("seed", seed)) if v is not None}
     experiment = Experiment.read(recipe_path(recipe), changes)
     folder = out or fresh_folder(experiment.name)
@@ -69,10 +70,12 @@ def resume(
     json: Json = False,
 ) -> None:
     """Continue a run where it stopped: interrupted, killed, or finished and now extended."""
+    from wayfare.run import resume as continue_run
+
     if (folder / "experiment.toml").exists() or not any(folder.glob("seed-*/experiment.toml")):
         with watching() as progress:
             watch = Watch(progress, rounds or _rounds(folder), folder.name)
-            summary = resume_run(folder, engine, workers, _track(track), rounds, watch)
+            summary = continue_run(folder, engine, workers, _track(track), rounds, watch)
         answer(summary, json, run_table(Record.read(folder)), f"report: {_report(folder)}")
         return
     raise ConfigError(f"{folder} holds several runs: resume one of {sorted(p.name for p in folder.glob('seed-*'))}")
@@ -126,6 +129,8 @@ def reproduce_recipe(
     track: list[str] | None,
 ) -> tuple[dict[str, Any], list[Any]]:
     """All cells of a recipe; returns the result and what to show of it."""
+    from wayfare.experiment import Experiment, flatten, override, read_table
+
     table = override(read_table(path), changes)
     cells: dict[str, Any] = table.pop("cells", {})
     if not cells:
@@ -149,6 +154,10 @@ def _many(
     plan: dict[str, Experiment], folder: Path, engine: str, workers: int, track: list[str] | None
 ) -> list[dict[str, Any]]:
     """Run experiments one after another on one engine, continuing what is begun and leaving what is done."""
+    from wayfare.run import opened
+    from wayfare.run import resume as continue_run
+    from wayfare.run import run as begin_run
+
     summaries = []
     with opened(engine, workers) as machine, watching() as progress:
         for number, (name, experiment) in enumerate(plan.items(), start=1):
@@ -157,18 +166,20 @@ def _many(
             if (place / "experiment.toml").exists():
                 if (place / "experiment.toml").read_text() != experiment.to_toml():
                     raise ConfigError(f"{place} holds a run with other settings: remove it, or choose another --out")
-                summaries.append(resume_run(place, machine, track=_track(track), listen=watch))
+                summaries.append(continue_run(place, machine, track=_track(track), listen=watch))
             else:
-                summaries.append(run_experiment(experiment, place, machine, track=_track(track), listen=watch))
+                summaries.append(begin_run(experiment, place, machine, track=_track(track), listen=watch))
             _report(place)
     return summaries
 
 
 def _one(experiment: Experiment, folder: Path, engine: str, workers: int, track: list[str] | None) -> dict[str, Any]:
+    from wayfare.run import run as begin_run
+
     err.print(f"run folder: {folder}", highlight=False)
     with watching() as progress:
         watch = Watch(progress, experiment.rounds, experiment.name)
-        return run_experiment(experiment, folder, engine, workers, _track(track), watch)
+        return begin_run(experiment, folder, engine, workers, _track(track), watch)
 
 
 def over_seeds(folder: Path, summaries: list[dict[str, Any]]) -> dict[str, Any]:
@@ -201,6 +212,8 @@ def _track(names: list[str] | None) -> list[str]:
 
 
 def _rounds(folder: Path) -> int:
+    from wayfare.experiment import read_table
+
     path = folder / "experiment.toml"
     return int(read_table(path).get("rounds", 0)) if path.exists() else 0
 

@@ -88,6 +88,7 @@ class Strategy(Protocol):
     topologies: ClassVar[frozenset[str]]
     personal: ClassVar[bool]  # every device keeps a model of its own: there is no global one to evaluate
     pooled: ClassVar[bool]  # all data is brought to one place first
+    ordered: ClassVar[bool]  # merging in another order gives another result (up to rounding it does not)
 
     # the model
     def prepare(self, task: Task, net: nn.Module) -> nn.Module: ...

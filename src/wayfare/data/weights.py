@@ -160,9 +160,12 @@ def _told(error: Exception, memory: int) -> str:
         return text
     if isinstance(error, MemoryError) or "can't allocate memory" in text or "not enough memory" in text:
         return f"it asks for more than {memory} bytes of memory"
-    if found := re.search(r"GLOBAL (\S+) was not an allowed", text):
+    if found := re.search(r"GLOBAL (\S+) (?:was not an allowed|whose module)", text):
         return f"it names {found[1]}: that is more than plain tensors, and might run code"
-    return f"not a state dict that torch can read: {' '.join(text.split())[:300] or type(error).__name__}"
+    # torch goes on to advise how to load the file all the same, which is not for us to pass on
+    detail = text.partition("WeightsUnpickler error:")[2] if "Weights only" in text else text
+    detail = " ".join(detail.partition("Check the documentation")[0].split())[:300]
+    return f"not a state dict that torch can read: {detail or type(error).__name__}"
 
 
 def _convert(source: Path, part: Path) -> None:

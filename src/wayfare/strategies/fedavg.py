@@ -27,6 +27,7 @@ class FedAvg:
     topologies: ClassVar[frozenset[str]] = frozenset({"server", "hierarchy", "encounters"})
     personal: ClassVar[bool] = False
     pooled: ClassVar[bool] = False
+    ordered: ClassVar[bool] = False
 
     # ---- the model
 
