@@ -4,8 +4,8 @@
 
 They are kept in $WAYFARE_CACHE/bench-envs (else ~/.cache/wayfare/bench-envs) and made once: a marker in each holds what
 it was made from. Installation is by plain pip under the project's constraints, which pin torch (a bare torch pulls
-gigabytes of CUDA). pfl's accounting packages and Flower's tight pins do not fit together, nor need they fit Wayfare's
-own; hence one environment each. Whoever needs a peer catches `Unavailable` and says that it was left out.
+gigabytes of CUDA). Each peer pins much of what it needs, so each has an environment of its own and none limits another
+or Wayfare. Whoever needs a peer catches `Unavailable` and says that it was left out.
 """
 
 import fcntl
@@ -78,8 +78,8 @@ def make(peer: str, home: Path, log: Path) -> None:
     call(peer, f"the check `{check}`", [python, "-c", check], log)
 
 
-def python(peer: str) -> Path:
-    """The interpreter of a peer's environment, made if it is missing or was made from something else."""
+def python(peer: str, install: bool = True) -> Path:
+    """The interpreter of a peer's environment; if it is missing or outdated, it is made, or refused."""
     folder = cache()
     home, marker = folder / peer, folder / peer / "wayfare-made-from"
     interpreter = home / "bin" / "python"
@@ -88,6 +88,8 @@ def python(peer: str) -> Path:
         with locked(folder / f"{peer}.lock"):
             wanted = fingerprint(peer)
             if not (marker.exists() and marker.read_text() == wanted and interpreter.exists()):
+                if not install:
+                    raise Unavailable(f"{peer}: its environment is not there yet; without --quick it is made")
                 make(peer, home, folder / f"{peer}.log")
                 marker.write_text(wanted)
                 say(f"{peer}: ready")

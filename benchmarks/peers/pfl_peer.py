@@ -4,7 +4,8 @@
 
 Run it with the interpreter of `environments.py pfl`. Several processes are pfl's own native distributed simulation
 (torch.distributed over gloo, one all-reduce per round), started as its guide says: the same script once per process
-with PFL_WORKER_RANK and PFL_WORKER_ADDRESSES. torchrun works too, but adds a process that only watches.
+with PFL_WORKER_RANK and PFL_WORKER_ADDRESSES. (pfl has a branch for torchrun too; it would add a process that only
+watches, and was not tried.)
 pfl 0.6 works with torch 2.13 as it is.
 """
 

@@ -85,10 +85,10 @@ def run(args: argparse.Namespace, work: Work, data: tuple[Tensor, Tensor], share
 
 def main() -> None:
     parser = common.arguments("FedAvg in a hand-written torch loop.")
-    # Measured: channels_last is faster for both networks (work.LAYOUT). Neither torch's other forms of SGD nor
-    # gathering all of a client's images at once made a difference beyond the noise (CPU ms per client, least of many:
-    # small 35.4 default, 34.8 foreach, 32.3 fused, 34.0 gathered; large 147, 151, 155, 158): so the default SGD and
-    # batch by batch.
+    # Measured on a busy machine, CPU ms per client, least and median: channels_last is faster for both networks
+    # (work.LAYOUT). Torch's other forms of SGD, and gathering all of a client's images at once, show no steady gain:
+    # small 35.4 (63) default, 34.8 (57) foreach, 32.3 (61) fused, 34.0 (58) gathered; large 147 (162), 151 (168),
+    # 155 (170), 158 (175). So: the default SGD, batch by batch. --sgd is there to ask again on a quiet machine.
     parser.add_argument("--layout", choices=common.FORMATS, help="default: the faster for the size")
     parser.add_argument("--sgd", choices=("default", "foreach", "fused"), default="default")
     args = parser.parse_args()

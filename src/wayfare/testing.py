@@ -8,7 +8,6 @@ NonConformance, which says what was seen and what to do.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -128,8 +127,8 @@ def _copy(bundle: Bundle) -> Bundle:
 
 def settings_are_frozen(lab: _Lab) -> None:
     """Hyper-parameters are a frozen dataclass that survives TOML."""
-    strategy: Any = lab.strategy
-    if not dataclasses.is_dataclass(strategy) or not strategy.__dataclass_params__.frozen:
+    strategy = lab.strategy
+    if not getattr(getattr(strategy, "__dataclass_params__", None), "frozen", False):
         raise NonConformance(f"{type(strategy).__name__} must be a frozen dataclass: @dataclass(frozen=True)")
     if Experiment.from_toml(lab.experiment.to_toml()).strategy != strategy:
         raise NonConformance(f"{strategy} does not survive TOML: its fields must be numbers, text or booleans")

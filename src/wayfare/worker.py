@@ -25,6 +25,7 @@ from wayfare.core.device import Bench
 from wayfare.core.protocols import Failure
 from wayfare.engines import shared
 from wayfare.engines.programs import perform
+from wayfare.errors import StoreError
 
 
 def main(descriptor: int) -> None:
@@ -49,6 +50,8 @@ def main(descriptor: int) -> None:
 
                 bench = Experiment.from_toml(opening["open"]).bench(Path(opening["folder"]))
             outcome = answer(bench, frame)
+        except StoreError as error:  # a full disk is no fault of the device: leaving it out would change the result
+            outcome = {"stopped": str(error)}
         except Exception as error:
             outcome = {"failed": f"{type(error).__name__}: {error}", "detail": traceback.format_exc()}
         try:

@@ -278,6 +278,19 @@ def test_a_harmful_file_is_refused_and_does_nothing(kind: str, file: str, tmp_pa
     assert not canary.exists()
 
 
+def test_the_error_tells_what_the_file_would_import(tmp_path: Path) -> None:
+    folder = write_python(tmp_path / "py", python2)
+    (folder / "test_batch").write_bytes(harmful(tmp_path / "canary")["system, protocol 4"])
+    assert "STACK_GLOBAL: it names 'posix system', which a batch has no need of" in refusal(folder)
+
+
+def test_the_length_of_an_array_is_checked(tmp_path: Path) -> None:
+    folder = write_python(tmp_path / "py", python2)
+    whole = python2(batch("test_batch"))
+    (folder / "test_batch").write_bytes(whole.replace(b"K\x06M\x00\x0c\x86", b"K\x07M\x00\x0c\x86"))
+    assert "expected 7 x 3072 bytes of an array, found 18432" in refusal(folder)
+
+
 def test_the_harmful_files_of_these_tests_would_do_harm(tmp_path: Path) -> None:
     files = harmful(tmp_path / "canary")
     for kind in ("exec, protocol 2", "in a value, protocol 4", "inst", "obj", "nested pickle"):

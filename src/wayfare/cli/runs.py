@@ -145,7 +145,7 @@ def reproduce_recipe(
         for seed in range(experiment.seed, experiment.seed + seeds):
             plan[name if seeds == 1 else f"{name}/seed-{seed}"] = experiment.with_seed(seed)
     _many(plan, folder, engine, workers, track)
-    comparison = compare([folder / name for name in plan])
+    comparison = compare([folder / name for name in chosen])
     page = write_page(comparison, folder / "index.html")
     return comparison.as_dict() | {"page": str(page)}, [compare_table(comparison), f"page: {page}"]
 

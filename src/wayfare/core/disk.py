@@ -17,7 +17,7 @@ def write(path: Path, data: bytes) -> None:
     """Write a file under a temporary name, sync it, and rename it into place."""
     temporary = path.with_name(f".{path.name}.tmp")
     with _explained(path, len(data), temporary):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         _put(temporary, data, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.replace(temporary, path)  # noqa: PTH105
         sync_folder(path.parent)
@@ -50,8 +50,20 @@ def truncate(path: Path, size: int) -> None:
 
 def remove(path: Path) -> None:
     """Delete a file if it is there."""
-    with contextlib.suppress(FileNotFoundError):
+    try:
         os.unlink(path)  # noqa: PTH108
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise StoreError(f"cannot remove {path}: {error.strerror or error}") from error
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder and those above it where they are missing, each durably."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)
 
 
 def sync_folder(folder: Path) -> None:

@@ -18,6 +18,7 @@ import fcntl
 import hashlib
 import json
 import os
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -58,20 +59,21 @@ class Store:
     def held(self) -> Iterator[None]:
         """Keep every other process out of this folder; the lock goes with the process, however it ends."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            disk.make_folder(self.folder)
             handle = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise StoreError(f"cannot use {self.folder} as a run folder: {error.strerror}") from error
         try:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.ftruncate(handle, 0)
+                os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
             except BlockingIOError:
-                holder = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
                 raise StoreError(
-                    f"{self.folder} is in use by process {holder}: wait for it, or stop it first"
+                    f"{self.folder} is in use by process {_holder(handle)}: wait for it, or stop it first"
                 ) from None
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+            except OSError as error:
+                raise StoreError(f"cannot lock {self.folder}: {error.strerror or error}") from error
             yield
         finally:
             os.close(handle)
@@ -117,7 +119,11 @@ class Store:
 
     def state(self, line: dict[str, Any]) -> Bundle:
         """The state after a round whose checkpoint is still kept."""
-        return Bundle.unpack(self.read(line["checkpoint"]["file"]))
+        checkpoint = line["checkpoint"]
+        data = self.read(checkpoint["file"])
+        if hashlib.sha256(data).hexdigest() != checkpoint["sha256"]:
+            raise StoreError(f"{self.folder / checkpoint['file']} is damaged (its checksum does not match)")
+        return Bundle.unpack(data)
 
     def _load(self, checkpoint: dict[str, Any], warn: Callable[[str], None]) -> Bundle | None:
         path = self.folder / checkpoint["file"]
@@ -157,14 +163,38 @@ def _json(data: dict[str, Any]) -> str:
 
 
 def _sealed(line: dict[str, Any]) -> str:
-    text = json.dumps(line)
-    return f'{text[:-1]}, "crc": {zlib.crc32(text.encode())}}}\n'
+    return _with_crc(json.dumps(line))
 
 
 def _unsealed(raw: bytes) -> dict[str, Any] | None:
     try:
         line: dict[str, Any] = json.loads(raw)
-        crc = line.pop("crc")
-    except (ValueError, KeyError, AttributeError, TypeError):
+        del line["crc"]
+        # to the byte: JSON has several spellings of one value, and a changed one is damage all the same
+        return line if _with_crc(json.dumps(line)).encode() == raw else None
+    except (ValueError, KeyError, TypeError):
         return None
-    return line if raw.endswith(b"\n") and zlib.crc32(json.dumps(line).encode()) == crc else None
+
+
+def _with_crc(text: str) -> str:
+    return f'{text[:-1]}, "crc": {zlib.crc32(text.encode())}}}\n'
+
+
+def _holder(handle: int) -> str:
+    """Who has the lock; a process that has just taken it may not have written its number there yet."""
+    for _ in range(100):
+        number = os.pread(handle, 32, 0).decode(errors="replace").strip()
+        if number.isdigit() and _lives(int(number)):
+            break
+        time.sleep(0.01)
+    return number or "unknown"
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except PermissionError:  # another user's
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True

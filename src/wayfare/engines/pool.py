@@ -31,6 +31,7 @@ from wayfare.core.bundle import Bundle
 from wayfare.core.device import Bench
 from wayfare.core.protocols import Failure
 from wayfare.engines import shared
+from wayfare.errors import StoreError
 
 
 @dataclass
@@ -47,6 +48,7 @@ class _Worker:
     process: subprocess.Popen[bytes]
     pipe: Connection
     job: _Job | None = None
+    reply: str = ""  # the file in which it leaves its answer
 
     def send(self, frame: dict[str, Any]) -> None:
         self.pipe.send_bytes(json.dumps(frame).encode())
@@ -75,8 +77,11 @@ class Pool(AbstractContextManager["Pool"]):
         """Serve this experiment from now on; the workers build it themselves."""
         torch.set_num_threads(1)
         self._opening = {"open": spec, "folder": folder}
-        for worker in self._crew:
-            worker.send(self._opening)
+        for worker in list(self._crew):
+            try:
+                worker.send(self._opening)
+            except OSError:  # it died while it had nothing to do
+                self._replace(worker)
 
     def deal_by(self, size: Callable[[str], int]) -> None:
         """How large a device's work is: the larger ones of a window are started first."""
@@ -114,8 +119,9 @@ class Pool(AbstractContextManager["Pool"]):
                     messages.release(job.message)
                     done[job.order] = (job.device, reply)
         finally:
-            for worker in running.values():  # the caller left early: what these are doing is of no use any more
-                self._replace(worker)
+            for worker in self._crew[:]:
+                if worker.job is not None:  # the caller left early: what it is doing is of no use any more
+                    self._replace(worker)
             messages.clear()
 
     def _idle(self) -> list[_Worker]:
@@ -124,11 +130,10 @@ class Pool(AbstractContextManager["Pool"]):
     def _start(
         self, worker: _Worker, program: str, job: _Job, running: dict[Connection, _Worker], deadline: float
     ) -> None:
-        reply = str(self._folder / f"reply-{self._files}")
+        worker.job, worker.reply = job, str(self._folder / f"reply-{self._files}")
         self._files += 1
-        worker.job = job
         left = deadline - time.monotonic()
-        frame = {"do": program, "device": job.device, "message": job.message, "reply": reply, "seconds": left}
+        frame = {"do": program, "device": job.device, "message": job.message, "reply": worker.reply, "seconds": left}
         running[worker.pipe] = worker
         with contextlib.suppress(OSError):  # a worker that is gone shows up as end-of-file in _collect
             worker.send(frame)
@@ -137,7 +142,7 @@ class Pool(AbstractContextManager["Pool"]):
         self, running: dict[Connection, _Worker], window: list[_Job], deadline: float
     ) -> Iterator[tuple[_Job, Bundle | Failure]]:
         left = deadline + _GRACE - time.monotonic()
-        ready = wait(list(running), timeout=max(left, 0.0))
+        ready = wait(list(running), timeout=min(max(left, 0.0), _NAP))  # the system's own timeouts have a limit
         if not ready and left <= 0:
             for pipe, worker in list(running.items()):
                 del running[pipe]
@@ -159,6 +164,8 @@ class Pool(AbstractContextManager["Pool"]):
                 else:
                     yield job, Failure(f"its worker process died twice (exit status {status})")
                 continue
+            if "stopped" in frame:
+                raise StoreError(frame["stopped"])
             if "failed" in frame:
                 yield job, Failure(frame["failed"], frame["detail"])
             else:
@@ -166,6 +173,8 @@ class Pool(AbstractContextManager["Pool"]):
 
     def _replace(self, worker: _Worker) -> int:
         worker.stop()
+        if worker.reply:
+            Path(worker.reply).unlink(missing_ok=True)
         self.replaced += 1
         fresh = self._hire()
         if self._opening is not None:
@@ -200,6 +209,7 @@ class Pool(AbstractContextManager["Pool"]):
         self.close()
 
 
+_NAP = 60.0
 _GRACE = 5.0  # a worker stops by itself at the deadline; this long after it, it is killed
 
 

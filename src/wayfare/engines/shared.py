@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from wayfare.core.bundle import Bundle, plain
+from wayfare.errors import StoreError
 
 _ALIGN = 64
 
@@ -40,13 +41,28 @@ def put(bundle: Bundle, path: Path) -> dict[str, Any]:
             offset += -(-source.nbytes // _ALIGN) * _ALIGN
     if offset:
         with path.open("w+b") as file:
-            file.truncate(offset)
+            _reserve(file.fileno(), offset, path)
             with mmap.mmap(file.fileno(), offset) as memory:
                 for start, source in tensors.items():
                     target = torch.frombuffer(memory, dtype=source.dtype, count=source.numel(), offset=start)
                     target.copy_(source.view(-1))
                     del target  # the map cannot be closed while a tensor looks at it
     return {"path": str(path) if offset else "", "layout": layout, "values": bundle.values}
+
+
+def _reserve(handle: int, size: int, path: Path) -> None:
+    """Take the memory now: where there is none left, writing to a map would end the process without a word."""
+    try:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(handle, 0, size)
+        else:
+            os.ftruncate(handle, size)
+    except OSError as error:
+        path.unlink()
+        raise StoreError(
+            f"no room for {size:,} bytes of shared memory in {path.parent}: {error.strerror}. "
+            "Use fewer workers, or make it larger (docker run --shm-size=...)"
+        ) from error
 
 
 def get(header: dict[str, Any], unlink: bool = False) -> Bundle:

@@ -175,7 +175,8 @@ def compare(paths: Sequence[Path]) -> Comparison:
     bases = _common_parent(paths)
     parted = [part for alike in _alike(records) for part in _without_repeats(alike)]
     labels = _labels(parted, bases)
-    order = sorted(range(len(parted)), key=lambda i: _natural(labels[i]))
+    # several folders are shown in the order they were named in; what one folder holds, by name
+    order = range(len(parted)) if len(paths) > 1 else sorted(range(len(parted)), key=lambda i: _natural(labels[i]))
     return Comparison(tuple(Group(labels[i], tuple(sorted(parted[i], key=_seed_order))) for i in order))
 
 

@@ -106,7 +106,8 @@ def run_table(record: Record) -> Table:
 
 def compare_table(comparison: Comparison) -> Table:
     """The groups of a comparison below each other: mean ± sample sd over seeds."""
-    shown = comparison.metrics[:_SHOWN_METRICS]
+    scores = [metric for metric in comparison.metrics if not less_is_better(metric)]
+    shown = (scores or comparison.metrics)[:_SHOWN_METRICS]
     table = _table("Comparison: mean ± sd over seeds")
     table.add_column("group", overflow="fold")
     for name in ("seeds", *shown, "sent", "time"):
@@ -118,7 +119,7 @@ def compare_table(comparison: Comparison) -> Table:
             cells.append(Text(spread(group.metric(metric), group.n), style="bold" if best else ""))
         cells += [_text(human_bytes(group.bytes_sent.mean)), _text(human_seconds(group.seconds.mean))]
         table.add_row(*cells)
-    left_out = comparison.metrics[_SHOWN_METRICS:]
+    left_out = [metric for metric in comparison.metrics if metric not in shown]
     notes = [*comparison.notes, *([f"not shown: {', '.join(left_out)}"] if left_out else [])]
     table.caption = Text("\n".join(plain(note) for note in notes))
     return table

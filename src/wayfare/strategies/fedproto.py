@@ -64,7 +64,7 @@ class FedProto(Local):
         sums = {view: torch.zeros_like(p, dtype=torch.float64) for view, p in state["prototypes"].items()}
         weight, counts = (torch.zeros_like(state["counts"]["counts"], dtype=torch.float64) for _ in range(2))
         for _, reply in replies:
-            held = reply["counts"]["counts"].double()
+            held = reply["counts"]["counts"].double().clamp(0, reply.number("n"))  # n is bounded by the gate
             share = held if self.mean == "counts" else (held > 0).double()
             weight += share
             counts += held

@@ -60,10 +60,9 @@ class Scaffold(FedAvg):
                 yield device, reply
 
         model = self.average(gathering())
-        changed = {n: (c + gain[n] / state.number("population")).to(c.dtype) for n, c in state["control"].items()}
-        return state.with_(
-            model=model, control=changed, gain={n: (g + gain[n]).to(g.dtype) for n, g in state["gain"].items()}
-        )
+        total = {n: gain[n].to(c.dtype) for n, c in state["control"].items()}  # as a report rounds it
+        control = {n: c + total[n] / state.number("population") for n, c in state["control"].items()}
+        return state.with_(model=model, control=control, gain={n: g + total[n] for n, g in state["gain"].items()})
 
     def report(self, state: Bundle, examples: int) -> Bundle:
         return super().report(state, examples).with_(control=state["gain"])

@@ -16,7 +16,8 @@ from wayfare.core.bundle import Bundle
 from wayfare.core.federation import Federation, Round
 from wayfare.core.protocols import Population
 from wayfare.core.seeds import rng_for
-from wayfare.errors import ConfigError, QuorumError
+from wayfare.core.traffic import Traffic
+from wayfare.errors import ConfigError, DeviceError, QuorumError, WayfareError
 
 _OF = "@"  # section "model@3" is the model of group 3
 
@@ -41,7 +42,7 @@ class Hierarchy:
         sizes = federation.population.sizes
         for number in range(first, federation.rounds + 1):
             top, groups, examples = _split(state, len(members))
-            traffic, void = federation.traffic(number), 0
+            traffic, lost = federation.traffic(number), []  # type: Traffic, list[WayfareError]
             for g, member in enumerate(members):
                 rng = rng_for(federation.seed, number, "choose", g)
                 chosen = strategy.choose(sizes[member], self.per_group or len(member), rng)
@@ -51,9 +52,14 @@ class Hierarchy:
                 try:
                     requests = ((id, relay.send(server, id)) for id in ids)
                     groups[g] = relay.merge(server, traffic.ask("train", requests, relay.expects(server)))
-                except QuorumError:
-                    void += 1  # this group stays where it was
-                examples[g] += traffic.examples - before
+                    examples[g] += traffic.examples - before
+                except (QuorumError, DeviceError) as error:  # too few of its devices could, or none
+                    if isinstance(error, DeviceError) and federation.policy.on_error == "raise":
+                        raise
+                    lost.append(error)  # this group stays where it was
+            void = len(lost) == len(members)
+            if void and all(isinstance(error, DeviceError) for error in lost):
+                raise lost[0]  # not one device of any group could: a fault of the experiment
             if number % self.interval == 0 or number == federation.rounds:
                 reports = ((str(g), relay.report(groups[g], examples[g])) for g in range(len(groups)) if examples[g])
                 if any(examples):
@@ -61,14 +67,16 @@ class Hierarchy:
                 groups = [relay.adopt(group, strategy.send(top, str(g))) for g, group in enumerate(groups)]
                 examples = [0] * len(groups)
             state = _join(top, groups, examples)
-            yield Round(number, state, traffic, void == len(members))
+            yield Round(number, state, traffic, void)
 
     def members(self, population: Population, seed: int) -> list[np.ndarray]:
         """The positions of each group's clients."""
         if self.groups:
             return np.array_split(rng_for(seed, "groups").permutation(len(population)), self.groups)
+        if population.groups is None:
+            raise ConfigError("topology.groups = 0 takes the data's own groups, but this partition has no groups")
         names = np.asarray(population.groups)
-        return [np.flatnonzero(names == name) for name in sorted(set(population.groups or ()))]
+        return [np.flatnonzero(names == name) for name in sorted(set(population.groups))]
 
     def check(self, clients: int) -> None:
         """Refuse what cannot be asked of this many clients."""
@@ -76,6 +84,8 @@ class Hierarchy:
             raise ConfigError(f"topology.interval = {self.interval}, but servers must meet: at least 1")
         if not 0 <= self.groups <= clients:
             raise ConfigError(f"topology.groups = {self.groups}, but {clients} clients take part")
+        if self.per_group < 0:
+            raise ConfigError(f"topology.per_group = {self.per_group}, but 0 (all) or more clients can be asked")
 
 
 def _join(top: Bundle, groups: list[Bundle], examples: list[int]) -> Bundle:

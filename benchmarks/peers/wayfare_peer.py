@@ -1,0 +1,158 @@
+"""Wayfare doing the work of `work.py`.
+
+    python wayfare_peer.py --work DIR --size small|large --rounds R [--processes P]
+
+One process is the engine `local`, more are the engine `pool`. Everything is as a user gets it: checkpoints, the
+admission gate, the log of rounds. Clients and batches are those of the other peers, so the final weights can be held
+against theirs: Wayfare's own random numbers are looked up to learn which round and client they are for.
+"""
+
+import sys
+import tempfile
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import work as common
+from torch.nn import functional
+
+from wayfare import Evaluation, Experiment, Training
+from wayfare.core.bundle import Bundle
+from wayfare.core.protocols import Batch, Output
+from wayfare.core.seeds import rng_for
+from wayfare.data.partition.split import Split
+from wayfare.run import run
+from wayfare.strategies.fedavg import FedAvg
+from wayfare.topologies.server import Server
+
+SEED = 0
+
+
+def mark(rng: np.random.Generator) -> int:
+    return int(rng.integers(2**62))
+
+
+@dataclass(frozen=True)
+class Images:
+    """The benchmark's data and network as a task."""
+
+    folder: str
+    size: str
+    rounds: int
+
+    provides: ClassVar[frozenset[str]] = frozenset()
+
+    @cached_property
+    def data(self):
+        return common.read(Path(self.folder))
+
+    @property
+    def classes(self):
+        return tuple(map(str, range(common.CLASSES)))
+
+    @property
+    def samples(self):
+        return len(self.data[1])
+
+    @property
+    def labels(self):
+        return self.data[2].numpy()
+
+    @cached_property
+    def orders(self):
+        """Which round and client a generator is for."""
+        return {
+            mark(rng_for(SEED, turn + 1, f"c{client}", "pass 0")): (turn, client)
+            for turn in range(self.rounds)
+            for client in self.data[0].sample(turn)
+        }
+
+    def network(self):
+        return common.network(self.size, self.data[0].seed)
+
+    def views(self, net):
+        return {}
+
+    def steps(self, net, client, batch_size, memo, rng):
+        work, images, labels = self.data
+        for rows in work.order(*self.orders[mark(rng)]).split(batch_size):
+            yield Batch(common.pixels(images[rows], common.LAYOUT[self.size]), labels[rows])
+
+    def forward(self, net, batch):
+        return Output({}, net(batch.inputs))
+
+    def loss(self, output, batch, memo):
+        return functional.cross_entropy(output.logits, batch.labels)
+
+    def scan(self, net, client):
+        raise NotImplementedError("this work evaluates nothing")
+
+    def evaluate(self, net, samples):
+        raise NotImplementedError("this work evaluates nothing")
+
+
+@dataclass(frozen=True)
+class ByRows:
+    """Client k has the k-th block of rows."""
+
+    clients: int
+
+    def __call__(self, labels, rng):
+        return Split.from_parts(np.array_split(np.arange(len(labels)), self.clients))
+
+
+@dataclass(frozen=True)
+class SameClients(FedAvg):
+    """FedAvg that asks the clients of `work.sample`."""
+
+    folder: str = ""
+    rounds: int = 0
+
+    @cached_property
+    def turns(self):
+        return {mark(rng_for(SEED, turn + 1, "choose")): turn for turn in range(self.rounds)}
+
+    def choose(self, sizes, count, rng):
+        work, *_ = common.read(Path(self.folder))
+        return work.sample(self.turns[mark(rng)])
+
+
+def main():
+    args = common.arguments("FedAvg by Wayfare.").parse_args()
+    common.one_thread()
+    out = common.claim_stdout()
+    clock = common.Clock(args.rounds, args.started)
+    work = common.read(args.work)[0]
+    # workers import this file under its own name
+    from wayfare_peer import ByRows, Images, SameClients
+
+    folder = str(args.work)
+    experiment = Experiment(
+        task=Images(folder, args.size, args.rounds),
+        partition=ByRows(work.clients),
+        strategy=SameClients(folder=folder, rounds=args.rounds),
+        topology=Server(work.cohort),
+        training=Training(batch_size=work.batch, lr=work.rate),
+        evaluation=Evaluation(every=0, holdout=0),
+        rounds=args.rounds,
+        seed=SEED,
+    )
+    losses = []
+
+    def listen(event, data):
+        if event == "round" and data["round"]:
+            losses.append(data["metrics"]["train/loss"])
+            clock.lap()
+
+    engine = "local" if args.processes == 1 else "pool"
+    with tempfile.TemporaryDirectory() as place:
+        run(experiment, Path(place) / "run", engine, args.processes, listen=listen)
+        model = Bundle.unpack((Path(place) / "run" / "model.safetensors").read_bytes())["model"]
+    common.report(f"wayfare {engine}", args.size, work, clock, losses, list(model.values()), out)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parent))
+    main()

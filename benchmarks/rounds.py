@@ -1,0 +1,142 @@
+"""Seconds per federated round, side by side in one go: a hand-written torch loop, Wayfare, Apple's pfl and Flower.
+
+    python benchmarks/rounds.py [--quick] [--json]
+
+The same work everywhere (benchmarks/peers/work.py): 100 clients, 10 of them per round, a small CNN on 32x32x3 images,
+two model sizes. Every peer runs in a process of its own, in an environment of its own where they conflict. Repeats are
+interleaved, and a ratio is the median over repeats of ratios within one repeat, because the machine is noisy; CPU seconds
+stand beside wall seconds. `moved` is the norm of what the weights changed by: equal where the arithmetic is.
+Exit status 1 when a target is missed.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+PEERS = Path(__file__).resolve().parent / "peers"
+sys.path.insert(0, str(PEERS))
+import environments  # noqa: E402
+
+CORES = 2
+# name -> (script, environment or None for ours, processes)
+RUNNERS = {
+    "plain": ("plain.py", None, 1),
+    "plain x2": ("plain.py", None, CORES),
+    "wayfare local": ("wayfare_peer.py", None, 1),
+    "wayfare pool": ("wayfare_peer.py", None, CORES),
+    "pfl x2": ("pfl_peer.py", "pfl", CORES),
+    "flower x2": ("flower_peer.py", "flower", CORES),
+}
+# what is claimed: (label, of whom, compared with whom, of what, at least)
+TARGETS = [
+    ("local against the plain loop", "wayfare local", "plain", "round", 0.95),
+    ("pool against the plain loop", "wayfare pool", "plain", "round", 1.8),
+    ("pool against pfl", "wayfare pool", "pfl x2", "round", 1.0),
+    ("pool against Flower, steady round", "wayfare pool", "flower x2", "round", 1.4),
+    ("pool against Flower, end of first round", "wayfare pool", "flower x2", "first", 5.0),
+]
+note = Console(stderr=True)
+
+
+def interpreters(names, install):
+    """The Python of each environment that a runner needs; those that cannot be had are left out, saying so."""
+    found = {None: sys.executable}
+    for name in sorted({RUNNERS[runner][1] for runner in names} - {None}):
+        try:
+            found[name] = str(environments.python(name, install=install))
+        except environments.Unavailable as error:
+            note.print(f"[yellow]left out: {name}[/yellow] {error}", highlight=False)
+    return found
+
+
+def measure(runner, python, work, size, rounds):
+    script, _, processes = RUNNERS[runner]
+    command = [python, script, "--work", str(work), "--size", size, "--rounds", str(rounds)]
+    command += ["--processes", str(processes), "--started", str(time.time())]
+    done = subprocess.run(command, cwd=PEERS, capture_output=True, text=True, timeout=900)
+    if done.returncode:
+        note.print(done.stderr[-2000:], markup=False)
+        raise RuntimeError(f"{runner} failed with status {done.returncode}")
+    result = json.loads(done.stdout.strip().splitlines()[-1])
+    steady = len(result["seconds_per_round"])
+    return {
+        "round": statistics.median(result["seconds_per_round"]),
+        "first": result["first_round_end"],
+        "cpu": result["cpu_seconds"] / steady,
+        "moved": result["moved"],
+        "parameters": result["parameters"],
+    }
+
+
+def compare(runs, size):
+    """The targets for one model size: medians of the ratios within each repeat."""
+    rows = []
+    for label, ours, theirs, what, least in TARGETS:
+        ratios = [r[size][theirs][what] / r[size][ours][what] for r in runs if {ours, theirs} <= r[size].keys()]
+        if ratios:
+            ratio = statistics.median(ratios)
+            rows.append({"target": label, "size": size, "ratio": ratio, "least": least, "met": ratio >= least})
+    return rows
+
+
+def show(runs, sizes, targets):
+    out = Console()
+    for size in sizes:
+        table = Table(title=f"{size}: {runs[0][size]['plain']['parameters']:,} parameters", title_justify="left")
+        for column in ("", "s/round", "CPU s/round", "speed, plain = 1", "first round ends", "moved"):
+            table.add_column(column, justify="right" if column else "left")
+        for name in runs[0][size]:
+            rows = [run[size][name] for run in runs]
+            speed = statistics.median(run[size]["plain"]["round"] / run[size][name]["round"] for run in runs)
+            medians = {key: statistics.median(row[key] for row in rows) for key in ("round", "cpu", "first")}
+            table.add_row(
+                name, f"{medians['round']:.3f}", f"{medians['cpu']:.3f}", f"{speed:.2f}", f"{medians['first']:.1f} s",
+                f"{rows[0]['moved']:.6f}",
+            )  # fmt: skip
+        out.print(table)
+    for row in targets:
+        mark = "[green]met[/green]" if row["met"] else "[red]MISSED[/red]"
+        out.print(f"{mark}  {row['size']}: {row['target']} {row['ratio']:.2f} (at least {row['least']})", highlight=False)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="under a minute: one repeat, ready environments only")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=11, help="per run; all but the first are timed")
+    parser.add_argument("--only", help="comma-separated peers, for instance 'plain,wayfare pool'")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    sizes = ["small"] if args.quick else ["small", "large"]
+    repeats, rounds = (1, 6) if args.quick else (args.repeats, args.rounds)
+    names = [name for name in RUNNERS if not args.only or name in args.only.split(",")]
+    pythons = interpreters(names, install=not args.quick)
+    names = [name for name in names if RUNNERS[name][1] in pythons]
+    runs = []
+    with tempfile.TemporaryDirectory() as work:
+        subprocess.run([sys.executable, "work.py", "--work", work], cwd=PEERS, check=True, stderr=subprocess.DEVNULL)
+        for repeat in range(repeats):
+            runs.append({})
+            for size in sizes:
+                runs[-1][size] = {}
+                for name in names:
+                    note.print(f"repeat {repeat + 1}/{repeats}  {size}  {name}", highlight=False)
+                    runs[-1][size][name] = measure(name, pythons[RUNNERS[name][1]], work, size, rounds)
+    targets = [row for size in sizes for row in compare(runs, size)]
+    if args.json:
+        print(json.dumps({"runs": runs, "targets": targets, "met": all(row["met"] for row in targets)}))
+    else:
+        show(runs, sizes, targets)
+    return 0 if all(row["met"] for row in targets) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

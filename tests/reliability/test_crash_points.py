@@ -1,0 +1,153 @@
+"""One hash: whatever the number of workers, the order of answers, and the instant at which the process is killed."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import shutil
+
+import pytest
+from faults import Disk, Watch, complete_lines, go, killed, outcome, points, tiny
+
+from wayfare.experiment import Evaluation
+from wayfare.strategies.fedavg import FedAvg
+from wayfare.strategies.scaffold import Scaffold
+
+SETTINGS = list(itertools.product((1, 2, 4), (False, True)))  # workers, backward
+WATCHED = Evaluation(every=2, test=False, clients=2, monitor="clients/loss")  # its best model is one more file
+
+
+class Case:
+    """An experiment, what it gives uninterrupted, and the calls by which it changes its folder."""
+
+    def __init__(self, experiment, folder):
+        self.experiment, self.folder = experiment, folder
+        self.trace = []  # what happened, in its order: (call, result), and the numbers of announced rounds
+        watch = Watch(folder, after=lambda call, result: self.trace.append((call, result)))
+        with watch:
+            go(experiment, folder, listen=lambda event, data: event == "round" and self.trace.append(data["round"]))
+        self.calls, self.expected = watch.calls, outcome(folder)
+
+    def crash(self, folder, at, torn):
+        """Kill the run at this call; what was announced must be on record. Returns the record."""
+        was_killed, announced = killed(folder, lambda hear: go(self.experiment, folder, listen=hear), at, torn)
+        assert was_killed
+        folder.mkdir(exist_ok=True)
+        record = complete_lines(folder)
+        assert len(record.splitlines()) >= len(announced), "an announced round is not on record"
+        return record
+
+    def mend(self, folder, engine, record):
+        """Continue to the end: the same model, memories and rounds, and those on record untouched."""
+        go(self.experiment, folder, engine)
+        assert complete_lines(folder).startswith(record), "a round on record was lost"
+        assert outcome(folder) == self.expected
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory):
+    place = tmp_path_factory.mktemp("whole")
+    return {
+        "fedavg": Case(tiny(FedAvg()), place / "fedavg"),
+        "scaffold": Case(tiny(Scaffold(), evaluation=WATCHED), place / "scaffold"),
+    }
+
+
+@pytest.fixture
+def engine(pools):
+    def choose(setting):
+        workers, backward = setting
+        pools[workers].backward = backward
+        return pools[workers]
+
+    return choose
+
+
+@pytest.mark.parametrize("name", ["fedavg", "scaffold"])
+def test_workers_and_orders(cases, engine, tmp_path, name):
+    """Six ways without a crash. In every round the devices answer from the first to the last, or the other way round."""
+    for setting in SETTINGS:
+        pool = engine(setting)
+        pool.trained.clear()
+        cases[name].mend(tmp_path / f"{setting}", pool, b"")
+        devices = ["c0", "c1", "c2", "c3"]
+        assert pool.trained == (devices[::-1] if pool.backward else devices) * 3
+
+
+@pytest.mark.timeout(1800)
+def test_every_crash_point_with_every_engine(cases, engine, tmp_path, figure):
+    case = cases["fedavg"]
+    tried = points(case.calls)
+    for at, torn in tried:
+        folder = tmp_path / f"{at}{'t' if torn else ''}"
+        record = case.crash(folder, at, torn)
+        for setting in SETTINGS:
+            copy = shutil.copytree(folder, tmp_path / "copy")
+            case.mend(copy, engine(setting), record)
+            shutil.rmtree(copy)
+        case.mend(folder, "local", record)
+        shutil.rmtree(folder)
+    figure(f"FedAvg: {len(tried)} crash points x {len(SETTINGS)} pools and local: one hash, no round lost")
+
+
+@pytest.mark.timeout(1800)
+def test_every_crash_point_with_memories(cases, engine, tmp_path, figure):
+    """Devices that remember: each crash point is mended by one engine, in turn."""
+    case = cases["scaffold"]
+    tried = points(case.calls)
+    for (at, torn), setting in zip(tried, itertools.cycle([None, *SETTINGS])):
+        folder = tmp_path / f"{at}{'t' if torn else ''}"
+        record = case.crash(folder, at, torn)
+        case.mend(folder, engine(setting) if setting else "local", record)
+        shutil.rmtree(folder)
+    figure(f"SCAFFOLD: {len(tried)} crash points, engines in turn: one hash, one set of memories, no round lost")
+
+
+@pytest.mark.timeout(900)
+def test_crashes_while_mending(cases, engine, tmp_path, figure):
+    """Killed, resumed, killed again at some later call, up to three times."""
+    rng, crashes, runs = random.Random(0), 0, 30
+    for number in range(runs):
+        case = cases[("fedavg", "scaffold")[number % 2]]
+        folder, record = tmp_path / f"{number}", b""
+        at, torn = rng.choice(points(case.calls))
+        record = case.crash(folder, at, torn)
+        for _ in range(rng.randint(1, 3)):
+            left = Watch(folder)  # how many calls there are to the end, tried on a copy
+            copy = shutil.copytree(folder, tmp_path / "copy")
+            left.folder = str(copy)
+            with left:
+                go(case.experiment, copy)
+            shutil.rmtree(copy)
+            at, torn = rng.choice(points(left.calls))
+            before, record = record, case.crash(folder, at, torn)
+            assert record.startswith(before)
+            crashes += 1
+        case.mend(folder, engine(rng.choice(SETTINGS)), record)
+    figure(f"{runs} runs killed again while they resumed, {crashes} times in all: one hash, no round lost")
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", ["fedavg", "scaffold"])
+def test_loss_of_power(cases, tmp_path, figure, name):
+    """After every call, only what was synced is left, with names as of the last sync of their folder or as of now."""
+    case, disk, seen, states, announced = cases[name], Disk(), set(), 0, 0
+    for event in case.trace:
+        if isinstance(event, int):
+            announced = event + 1
+        else:
+            disk.replay(*event)
+        for eager in (False, True):
+            files, states = disk.left(eager), states + 1
+            assert files.get("./rounds.jsonl", b"").count(b"\n") >= announced, f"round {announced - 1} is lost"
+            key = tuple(sorted(files.items()))
+            if key in seen:
+                continue
+            seen.add(key)
+            folder = tmp_path / f"{len(seen)}"
+            for path, data in files.items():
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                (folder / path).write_bytes(data)
+            case.mend(folder, "local", complete_lines(folder))
+            shutil.rmtree(folder)
+    figure(f"{name}: {states} losses of power ({len(seen)} different remains): one hash, no announced round lost")
