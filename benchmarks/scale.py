@@ -23,7 +23,7 @@ def work(clients, per_round, rounds):
     """One run in this process; prints its figures."""
     from wayfare import Evaluation, Experiment, Training
     from wayfare.data.partition.virtual import Virtual
-    from wayfare.run import run
+    from wayfare.runner import run
     from wayfare.tasks.objects import Objects
     from wayfare.topologies.server import Server
 

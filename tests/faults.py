@@ -27,7 +27,7 @@ from wayfare.core.protocols import Strategy, Training
 from wayfare.data.partition.random import Random
 from wayfare.engines.pool import Pool
 from wayfare.experiment import Evaluation, Experiment
-from wayfare.run import resume, run
+from wayfare.runner import resume, run
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.tasks.objects import Objects
 from wayfare.topologies.server import Server

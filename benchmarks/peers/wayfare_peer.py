@@ -23,7 +23,7 @@ from wayfare.core.bundle import Bundle
 from wayfare.core.protocols import Batch, Output
 from wayfare.core.seeds import rng_for
 from wayfare.data.partition.split import Split
-from wayfare.run import run
+from wayfare.runner import run
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.topologies.server import Server
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from wayfare.errors import WayfareError as WayfareError
     from wayfare.experiment import Evaluation as Evaluation
     from wayfare.experiment import Experiment as Experiment
-    from wayfare.run import resume as resume
-    from wayfare.run import run as run
+    from wayfare.runner import resume as resume
+    from wayfare.runner import run as run
     from wayfare.testing import check_strategy as check_strategy
     from wayfare.testing import check_task as check_task
 
@@ -30,8 +30,8 @@ _HOME = {
     "WayfareError": "wayfare.errors",
     "check_strategy": "wayfare.testing",
     "check_task": "wayfare.testing",
-    "resume": "wayfare.run",
-    "run": "wayfare.run",
+    "resume": "wayfare.runner",
+    "run": "wayfare.runner",
 }
 __all__ = sorted(_HOME)
 

@@ -22,8 +22,9 @@ from wayfare.core.federation import Topology
 from wayfare.core.memory import Memories
 from wayfare.core.protocols import Client, Policy, Strategy, Task, Training
 from wayfare.core.seeds import rng_for
+from wayfare.data.partition.heterogeneity import by_main_class
 from wayfare.data.partition.random import Random
-from wayfare.data.partition.split import Population, load_split
+from wayfare.data.partition.split import Population, Split, load_split
 from wayfare.errors import ConfigError, unknown
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.tasks.objects import Objects
@@ -118,6 +119,8 @@ class Experiment:
         """Draw the partition."""
         labels = self.task.labels if self.task.labels is not None else np.zeros(self.task.samples, np.int64)
         split: Population = self.partition(labels, rng_for(self.seed, "partition"))
+        if getattr(self.topology, "groups", None) == 0 and split.groups is None and isinstance(split, Split):
+            return by_main_class(split, labels, self.task.classes)  # the data brings no other groups
         return split
 
     def crowd(self, split: Population) -> Crowd:

@@ -27,7 +27,7 @@ from wayfare.data.partition.shards import Shards
 from wayfare.engines.programs import perform
 from wayfare.errors import WayfareError
 from wayfare.experiment import Evaluation, Experiment
-from wayfare.run import resume, run
+from wayfare.runner import resume, run
 from wayfare.tasks.objects import Objects
 from wayfare.topologies.server import Server
 

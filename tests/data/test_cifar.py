@@ -323,7 +323,7 @@ def python_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 SMALL = {"labels": [3], "data": RNG.integers(0, 256, (1, 3072), np.uint8)}
 WHOLE = [python2(SMALL), *(pickle.dumps(SMALL, protocol) for protocol in (2, 3, 4, 5))]
-SEARCH = settings(max_examples=400, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+SEARCH = settings(max_examples=250, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 # near the ends, not in the pixels: there a change is one of meaning

@@ -44,10 +44,9 @@ def convert_here(source: Path) -> Path:
 # ---- Good ones, through the fence
 
 
-@pytest.mark.parametrize("old", [False, True])
-def test_a_state_dict_arrives_unchanged(old: bool, tmp_path: Path) -> None:
+def test_a_state_dict_arrives_unchanged(tmp_path: Path) -> None:
     expected = good()
-    source = saved(expected, tmp_path / "net.pth", old)
+    source = saved(expected, tmp_path / "net.pth")
     target = tmp_path / "new" / "net.safetensors"
     facts = import_weights(source, target)
     assert [entry.name for entry in target.parent.iterdir()] == ["net.safetensors"]
@@ -58,6 +57,12 @@ def test_a_state_dict_arrives_unchanged(old: bool, tmp_path: Path) -> None:
     for name, tensor in expected.items():
         assert found[name].dtype == tensor.dtype
         assert torch.equal(found[name], tensor)
+
+
+def test_the_form_before_torch_1_6_is_read(tmp_path: Path) -> None:
+    found = load_file(convert_here(saved(good(), tmp_path / "net.pth", old=True)))
+    assert found.keys() == good().keys()
+    assert all(torch.equal(found[name], tensor) for name, tensor in good().items())
 
 
 @pytest.mark.parametrize("wrapper", ["state_dict", "model_state_dict", "model"])
@@ -200,6 +205,36 @@ def test_there_is_no_network_behind_the_fence() -> None:
         assert subprocess.run([sys.executable, "-c", call], check=False).returncode == 0
         fenced = [*weights._without_network(), sys.executable, "-c", call]
         assert subprocess.run(fenced, check=False, capture_output=True).returncode != 0
+
+
+def test_the_fence_is_around_what_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prefix = list(weights._without_network())
+    ran: list[list[str]] = []
+
+    def slow(command: list[str], timeout: float, **_: object) -> None:
+        ran.append(command)
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    monkeypatch.setattr(subprocess, "run", slow)
+    with pytest.raises(DataError, match="stopped: it took more than 600 s"):
+        import_weights(saved(good(), tmp_path / "net.pth"), tmp_path / "net.safetensors")
+    assert ran[0][: len(prefix) + 4] == [*prefix, sys.executable, "-P", "-m", "wayfare.data.weights"]
+
+
+def test_weights_that_cannot_be_put_in_place_leave_the_old_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    target = tmp_path / "net.safetensors"
+    target.write_bytes(b"old")
+    monkeypatch.setattr(weights, "_run_fenced", lambda source, part: save_file(good(), part))
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(DataError, match=r"net\.safetensors: cannot be written: No space left"):
+        import_weights(saved(good(), tmp_path / "net.pth"), target)
+    assert target.read_bytes() == b"old"
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["net.pth", "net.safetensors"]
 
 
 # ---- What is no state dict

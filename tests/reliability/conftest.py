@@ -35,7 +35,7 @@ def pools():
 def light():
     """Without asking git for the commit in each of some hundred runs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("wayfare.run._commit", lambda: "")
+        patch.setattr("wayfare.runner._commit", lambda: "")
         yield
 
 

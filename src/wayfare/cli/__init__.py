@@ -54,7 +54,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         error.show(sys.stderr)
         status = error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        err.print("[yellow]Interrupted.[/yellow] Every completed round is kept; continue with: wayfare resume DIR")
         status = 130
     except WayfareError as error:
         if isinstance(error, DeviceError) and error.detail:

@@ -113,7 +113,7 @@ def split(
 ) -> None:
     """Draw a recipe's partition and print how different its clients are."""
     from wayfare.experiment import Experiment
-    from wayfare.run import partition_summary
+    from wayfare.runner import partition_summary
 
     experiment = Experiment.read(recipe_path(recipe), parse_settings(set_))
     drawn = experiment.split()

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wayfare.cli.console import Json, Recipe, Settings, Watch, answer, err, parse_settings, recipe_path, watching
+from wayfare.cli.console import (
+    Json,
+    Recipe,
+    Settings,
+    Watch,
+    answer,
+    err,
+    interruptible,
+    parse_settings,
+    recipe_path,
+    watching,
+)
 from wayfare.errors import ConfigError, unknown
 from wayfare.reports.compare import compare, write_page
 from wayfare.reports.page import write_report
@@ -70,10 +81,10 @@ def resume(
     json: Json = False,
 ) -> None:
     """Continue a run where it stopped: interrupted, killed, or finished and now extended."""
-    from wayfare.run import resume as continue_run
+    from wayfare.runner import resume as continue_run
 
     if (folder / "experiment.toml").exists() or not any(folder.glob("seed-*/experiment.toml")):
-        with watching() as progress:
+        with interruptible(f"wayfare resume {folder}"), watching() as progress:
             watch = Watch(progress, rounds or _rounds(folder), folder.name)
             summary = continue_run(folder, engine, workers, _track(track), rounds, watch)
         answer(summary, json, run_table(Record.read(folder)), f"report: {_report(folder)}")
@@ -154,12 +165,12 @@ def _many(
     plan: dict[str, Experiment], folder: Path, engine: str, workers: int, track: list[str] | None
 ) -> list[dict[str, Any]]:
     """Run experiments one after another on one engine, continuing what is begun and leaving what is done."""
-    from wayfare.run import opened
-    from wayfare.run import resume as continue_run
-    from wayfare.run import run as begin_run
+    from wayfare.runner import opened
+    from wayfare.runner import resume as continue_run
+    from wayfare.runner import run as begin_run
 
     summaries = []
-    with opened(engine, workers) as machine, watching() as progress:
+    with interruptible("the same command again"), opened(engine, workers) as machine, watching() as progress:
         for number, (name, experiment) in enumerate(plan.items(), start=1):
             place = folder / name
             watch = Watch(progress, experiment.rounds, f"[{number}/{len(plan)}] {name}")
@@ -174,10 +185,10 @@ def _many(
 
 
 def _one(experiment: Experiment, folder: Path, engine: str, workers: int, track: list[str] | None) -> dict[str, Any]:
-    from wayfare.run import run as begin_run
+    from wayfare.runner import run as begin_run
 
     err.print(f"run folder: {folder}", highlight=False)
-    with watching() as progress:
+    with interruptible(f"wayfare resume {folder}"), watching() as progress:
         watch = Watch(progress, experiment.rounds, experiment.name)
         return begin_run(experiment, folder, engine, workers, _track(track), watch)
 

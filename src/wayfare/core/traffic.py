@@ -17,6 +17,10 @@ from wayfare.core.bundle import Bundle, Weights
 from wayfare.core.protocols import Engine, Failure, Policy
 from wayfare.errors import DeviceError, QuorumError
 
+_MAX_TEXT = 10_000  # letters in a value
+_MAX_LOSS = 1e30  # its sum over all examples must stay a number
+_MAX_REASON = 500  # letters kept of why a reply was refused
+
 
 class Refusal(Exception):
     """Why a reply is not admitted: a short code, then what was found."""
@@ -59,16 +63,16 @@ class Traffic:
         deadline = time.monotonic() + self.policy.deadline
         for device, reply in self.engine.call(program, metered(), deadline):
             try:
-                if isinstance(reply, Failure):
-                    failures.append(DeviceError(device, program, reply.reason, reply.detail))
-                    raise Refusal(f"failed: {reply.reason}")
                 if device not in sent:
                     raise Refusal("duplicate: this device was not asked, or has already answered")
                 anchors = sent.pop(device)
+                if isinstance(reply, Failure):
+                    failures.append(DeviceError(device, program, reply.reason, reply.detail))
+                    raise Refusal(f"failed: {reply.reason}")
                 admit(reply, expects, anchors, self.policy, self.round, self.size_of(device))
             except Refusal as refusal:
                 self.refused.append(
-                    {"device": device, "reason": str(refusal)} | ({"group": self.group} if self.group else {})
+                    {"device": device, "reason": str(refusal)[:_MAX_REASON]} | ({"group": self.group} if self.group else {})
                 )
                 if failures and self.policy.on_error == "raise":
                     raise failures[0] from None
@@ -80,7 +84,7 @@ class Traffic:
             yield device, reply
         if asked and len(failures) == asked:
             raise failures[0]  # not one device could run it: a fault of the experiment, not of the devices
-        if admitted < max(1, math.ceil(self.policy.quorum * asked)):
+        if admitted < max(1, math.ceil(self.policy.quorum * asked - 1e-9)):  # 0.07 * 100 is a little above 7
             raise QuorumError(
                 f"round {self.round}: {admitted} usable replies of {asked} asked, quorum {self.policy.quorum}"
             )
@@ -115,13 +119,17 @@ def admit(
     for name, value in reply.values.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise Refusal(f"not finite: value {name} is {value}")
+        if isinstance(value, int) and abs(value) >= 2**63:
+            raise Refusal(f"values: {name} is a number of {value.bit_length()} bits")
+        if isinstance(value, str) and len(value) > _MAX_TEXT:
+            raise Refusal(f"values: {name} is a text of {len(value)} letters")
     if reply.values.get("round") != round:
         raise Refusal(f"stale: the reply is of round {reply.values.get('round')}, this is round {round}")
     n, loss = reply.values.get("n"), reply.values.get("loss", 0.0)
     if not isinstance(n, int) or isinstance(n, bool) or not 0 < n <= min(size, policy.max_examples):
         raise Refusal(f"examples: n = {n!r}, but this device has {size} (at most {policy.max_examples} are accepted)")
-    if not isinstance(loss, int | float) or isinstance(loss, bool):
-        raise Refusal(f"values: loss = {loss!r} is not a number")
+    if not isinstance(loss, int | float) or isinstance(loss, bool) or abs(loss) > _MAX_LOSS:
+        raise Refusal(f"values: loss = {loss!r} is not a loss")
 
 
 def _check_section(section: str, weights: Weights, like: Weights, anchor: Weights | None, policy: Policy) -> None:
@@ -132,6 +140,8 @@ def _check_section(section: str, weights: Weights, like: Weights, anchor: Weight
     anchored = section == "model" and anchor is not None and anchor.keys() == weights.keys()
     for name, tensor in weights.items():
         wanted = like[name]
+        if not isinstance(tensor, torch.Tensor) or tensor.layout != wanted.layout or tensor.is_meta:
+            raise Refusal(f"type: {section}/{name} is not a dense tensor")
         if tensor.shape != wanted.shape:
             raise Refusal(f"shape: {section}/{name} is {tuple(tensor.shape)} instead of {tuple(wanted.shape)}")
         if tensor.dtype != wanted.dtype:
@@ -140,6 +150,8 @@ def _check_section(section: str, weights: Weights, like: Weights, anchor: Weight
         # one pass finds what is not finite as well: a norm of such a tensor is not finite either
         norm = _norm(tensor) if start is None else _norm(tensor - start.to(tensor.device))
         if not math.isfinite(norm):
+            if bool(tensor.isfinite().all()):  # numbers, but too large for their squares
+                raise Refusal(f"norm: {section}/{name} is beyond all bounds")
             raise Refusal(f"not finite: {section}/{name}")
         change += norm * norm
         origin += _norm(start) ** 2 if start is not None else 0.0

@@ -26,7 +26,7 @@ _OF = "@"  # section "model@3" is the model of group 3
 class Hierarchy:
     """Groups of clients under servers under one server."""
 
-    groups: int = 0  # 0: the groups that the data brings (cities, continents, ...); k: k random groups of equal size
+    groups: int = 0  # 0: the data's own (cities, ..., or the class a client has most of); k: k random ones of equal size
     interval: int = 1  # T_s, rounds between two meetings of the servers
     per_group: int = 0  # clients asked in each group and round; 0 asks all
 

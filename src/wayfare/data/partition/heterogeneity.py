@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from wayfare.data.partition.split import Population
+from wayfare.data.partition.split import Population, Split
 from wayfare.errors import ConfigError
 
 _BLOCK = 256
@@ -43,6 +43,13 @@ def counts(split: Population, labels: np.ndarray, n_classes: int, limit: int = 2
     """Samples by client and class, (clients, n_classes), of the first `limit` clients."""
     tables = list(_tables(split, labels, n_classes, min(limit, len(split))))
     return np.concatenate(tables) if tables else np.zeros((0, n_classes), np.int64)
+
+
+def by_main_class(split: Split, labels: np.ndarray, classes: Sequence[str]) -> Split:
+    """The split with its clients grouped by the class of which each has most."""
+    table = counts(split, labels, len(classes), limit=len(split))
+    groups = [classes[int(k)] for k in table.argmax(axis=1)]
+    return Split(split.offsets, split.indices, split.provenance | {"groups": "main class"}, groups, split.numbers)
 
 
 def _sizes(split: Population) -> dict[str, Any]:
