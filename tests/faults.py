@@ -95,8 +95,9 @@ class Call:
 class Watch:
     """While it is entered, `calls` grows with each call of `os` that changes the folder.
 
-    At call number `at`, `act` is called before it, or, if `torn`, after the first half of its bytes is written.
-    `after` hears each call with its result, and of folders that are opened to be synced.
+    At call number `at`, `act` is called before it, or, if `torn`, after the first half of its bytes is written;
+    if it `stays`, then at all later calls too. `after` hears each call with its result, and of folders that are
+    opened to be synced.
     """
 
     def __init__(
@@ -105,9 +106,11 @@ class Watch:
         at: int = -1,
         act: Callable[[Call], None] = lambda call: None,
         torn: bool = False,
+        stays: bool = False,
         after: Callable[[Call, Any], None] = lambda call, result: None,
     ) -> None:
-        self.folder, self.at, self.act, self.torn, self.after = str(folder), at, act, torn, after
+        self.folder, self.at, self.act, self.torn, self.stays = str(folder), at, act, torn, stays
+        self.after = after
         self.calls: list[Call] = []
         self._handles: dict[int, str] = {}
         self._real: dict[str, Callable[..., Any]] = {}
@@ -140,8 +143,9 @@ class Watch:
 
     def _count(self, call: Call) -> None:
         self.calls.append(call)
-        if len(self.calls) == self.at + 1:
-            if self.torn:
+        number = len(self.calls) - 1
+        if number == self.at or (self.stays and number > self.at >= 0):
+            if self.torn and call.can_tear:
                 handle, data, *rest = call.args
                 self._real[call.name](handle, data[: len(data) // 2], *rest)
             self.act(call)
@@ -173,19 +177,15 @@ def refuse(code: int) -> Callable[[Call], None]:
     return act
 
 
-def short_writes(most: int) -> contextlib.AbstractContextManager[None]:
+@contextlib.contextmanager
+def short_writes(most: int) -> Iterator[None]:
     """A system that takes at most so many bytes at a time, as it may."""
-
-    @contextlib.contextmanager
-    def patched() -> Iterator[None]:
-        real = os.write
-        os.write = lambda handle, data: real(handle, data[:most])
-        try:
-            yield
-        finally:
-            os.write = real
-
-    return patched()
+    real = os.write
+    os.write = lambda handle, data: real(handle, data[:most])
+    try:
+        yield
+    finally:
+        os.write = real
 
 
 def killed(
@@ -193,7 +193,8 @@ def killed(
 ) -> tuple[bool, list[int]]:
     """Do a job in a forked child, killed at that call: whether it was, and the rounds it had announced until then.
 
-    The job gets a listener for run() or resume(). This process must have one torch thread when it forks.
+    The job gets a listener for run() or resume(), and may come to its end before that call.
+    This process must use one torch thread when it forks: a child has no others.
     """
     reading, writing = os.pipe()
     child = os.fork()

@@ -187,9 +187,11 @@ class Crowd:
         samples = self._split[self._split.position(id)]
         if id in self.validation:
             return Client(id, samples, samples)
-        order = rng_for(self._seed, "holdout", id).permutation(samples)
         share = self._evaluation.holdout
-        kept = max(1, round(share * len(order))) if share > 0 and len(order) >= 5 else 0
+        if share == 0 or len(samples) < 5:
+            return Client(id, np.sort(samples), np.empty(0, np.int64))
+        order = rng_for(self._seed, "holdout", id).permutation(samples)
+        kept = max(1, round(share * len(order)))
         return Client(id, np.sort(order[kept:]), np.sort(order[:kept]))
 
     @cached_property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 import shutil
 
@@ -29,13 +30,12 @@ class Case:
         self.calls, self.expected = watch.calls, outcome(folder)
 
     def crash(self, folder, at, torn):
-        """Kill the run at this call; what was announced must be on record. Returns the record."""
+        """Kill the run at this call; what was announced must be on record. Whether it was killed, and the record."""
         was_killed, announced = killed(folder, lambda hear: go(self.experiment, folder, listen=hear), at, torn)
-        assert was_killed
         folder.mkdir(exist_ok=True)
         record = complete_lines(folder)
-        assert len(record.splitlines()) >= len(announced), "an announced round is not on record"
-        return record
+        assert {json.loads(line)["round"] for line in record.splitlines()} >= set(announced), "not on record"
+        return was_killed, record
 
     def mend(self, folder, engine, record):
         """Continue to the end: the same model, memories and rounds, and those on record untouched."""
@@ -80,7 +80,8 @@ def test_every_crash_point_with_every_engine(cases, engine, tmp_path, figure):
     tried = points(case.calls)
     for at, torn in tried:
         folder = tmp_path / f"{at}{'t' if torn else ''}"
-        record = case.crash(folder, at, torn)
+        was_killed, record = case.crash(folder, at, torn)
+        assert was_killed
         for setting in SETTINGS:
             copy = shutil.copytree(folder, tmp_path / "copy")
             case.mend(copy, engine(setting), record)
@@ -97,7 +98,8 @@ def test_every_crash_point_with_memories(cases, engine, tmp_path, figure):
     tried = points(case.calls)
     for (at, torn), setting in zip(tried, itertools.cycle([None, *SETTINGS])):
         folder = tmp_path / f"{at}{'t' if torn else ''}"
-        record = case.crash(folder, at, torn)
+        was_killed, record = case.crash(folder, at, torn)
+        assert was_killed
         case.mend(folder, engine(setting) if setting else "local", record)
         shutil.rmtree(folder)
     figure(f"SCAFFOLD: {len(tried)} crash points, engines in turn: one hash, one set of memories, no round lost")
@@ -105,26 +107,19 @@ def test_every_crash_point_with_memories(cases, engine, tmp_path, figure):
 
 @pytest.mark.timeout(900)
 def test_crashes_while_mending(cases, engine, tmp_path, figure):
-    """Killed, resumed, killed again at some later call, up to three times."""
-    rng, crashes, runs = random.Random(0), 0, 30
+    """Killed, resumed, killed again at some later call, several times."""
+    rng, runs, crashes = random.Random(0), 30, 0
     for number in range(runs):
-        case = cases[("fedavg", "scaffold")[number % 2]]
-        folder, record = tmp_path / f"{number}", b""
-        at, torn = rng.choice(points(case.calls))
-        record = case.crash(folder, at, torn)
-        for _ in range(rng.randint(1, 3)):
-            left = Watch(folder)  # how many calls there are to the end, tried on a copy
-            copy = shutil.copytree(folder, tmp_path / "copy")
-            left.folder = str(copy)
-            with left:
-                go(case.experiment, copy)
-            shutil.rmtree(copy)
-            at, torn = rng.choice(points(left.calls))
-            before, record = record, case.crash(folder, at, torn)
-            assert record.startswith(before)
-            crashes += 1
+        case, folder, record = cases[("fedavg", "scaffold")[number % 2]], tmp_path / f"{number}", b""
+        for _ in range(rng.randint(2, 4)):
+            at, torn = int(len(case.calls) * rng.random() ** 2), rng.random() < 0.3
+            before = record
+            was_killed, record = case.crash(folder, at, torn)
+            assert record.startswith(before), "a round on record was lost"
+            crashes += was_killed
         case.mend(folder, engine(rng.choice(SETTINGS)), record)
-    figure(f"{runs} runs killed again while they resumed, {crashes} times in all: one hash, no round lost")
+    assert crashes > 2 * runs
+    figure(f"{runs} runs killed {crashes} times, again while they resumed: one hash, no round lost")
 
 
 @pytest.mark.timeout(900)

@@ -157,7 +157,7 @@ def reproduce_recipe(
             plan[name if seeds == 1 else f"{name}/seed-{seed}"] = experiment.with_seed(seed)
     _many(plan, folder, engine, workers, track)
     comparison = compare([folder / name for name in chosen])
-    page = write_page(comparison, folder / "index.html")
+    page = write_page(comparison, folder / "index.html", str(table.get("name", path.stem)), str(table.get("about", "")))
     return comparison.as_dict() | {"page": str(page)}, [compare_table(comparison), f"page: {page}"]
 
 

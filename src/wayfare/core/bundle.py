@@ -120,10 +120,12 @@ def travelling(net: nn.Module) -> Weights:
 
     Frozen parameters are the same everywhere, and integer buffers (counters) have no mean.
     """
-    trained = {name: p for name, p in net.named_parameters() if p.requires_grad}
-    persistent = net.state_dict(keep_vars=True)
-    buffers = {name: b for name, b in net.named_buffers() if name in persistent and b.is_floating_point()}
-    return {**trained, **buffers}
+    trained: Weights = {name: p for name, p in net.named_parameters() if p.requires_grad}
+    buffers = {name: b for name, b in net.named_buffers() if b.is_floating_point()}
+    if buffers:
+        persistent = net.state_dict(keep_vars=True)
+        trained |= {name: b for name, b in buffers.items() if name in persistent}
+    return trained
 
 
 def snapshot(net: nn.Module) -> Weights:

@@ -46,7 +46,7 @@ class Bench:
     def net(self, slot: int) -> nn.Module:
         """A resident network; slot 0 trains, the others are frozen companions."""
         while len(self._nets) <= slot:
-            torch.manual_seed(seed_for(self.seed, "network"))
+            seed_torch(seed_for(self.seed, "network"), self.where)
             net = self.strategy.prepare(self.task, self.task.network()).to(self.where)
             if any(isinstance(module, nn.Conv2d) for module in net.modules()):
                 # up to twice as fast for convolutions on CPUs
@@ -109,7 +109,7 @@ class Device:
         """THE training loop. Returns n (examples held), steps taken and the mean task loss."""
         if not len(self.client.train):
             raise WayfareError(f"device {self.id!r} holds no training samples")
-        torch.manual_seed(seed_for(self.seed, self.round, self.id, "torch"))  # dropout
+        seed_torch(seed_for(self.seed, self.round, self.id, "torch"), self._bench.where)  # dropout
         net.train()
         parameters = [p for p in net.parameters() if p.requires_grad]
         optimizer = _optimizer(self.training, parameters, self.lr)
@@ -149,6 +149,13 @@ class Device:
                     return
             if made == before:
                 raise WayfareError(f"device {self.id!r}: a pass over its data has no step to train on")
+
+
+def seed_torch(seed: int, where: torch.device) -> None:
+    """torch.manual_seed without the devices that are not in use: it is called for every client."""
+    torch.default_generator.manual_seed(seed)
+    if where.type == "cuda":
+        torch.cuda.manual_seed(seed)
 
 
 def _optimizer(training: Training, parameters: list[nn.Parameter], lr: float) -> torch.optim.Optimizer:

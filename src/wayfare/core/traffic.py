@@ -136,8 +136,8 @@ def _check_section(section: str, weights: Weights, like: Weights, anchor: Weight
     if weights.keys() != like.keys():
         odd = sorted(weights.keys() ^ like.keys())
         raise Refusal(f"names: {section} has {odd[:3]} on one side only")
-    change, origin = 0.0, 0.0
-    anchored = section == "model" and anchor is not None and anchor.keys() == weights.keys()
+    change = 0.0
+    start = anchor if section == "model" and anchor is not None and anchor.keys() == weights.keys() else None
     for name, tensor in weights.items():
         wanted = like[name]
         if not isinstance(tensor, torch.Tensor) or tensor.layout != wanted.layout or tensor.is_meta:
@@ -146,19 +146,23 @@ def _check_section(section: str, weights: Weights, like: Weights, anchor: Weight
             raise Refusal(f"shape: {section}/{name} is {tuple(tensor.shape)} instead of {tuple(wanted.shape)}")
         if tensor.dtype != wanted.dtype:
             raise Refusal(f"type: {section}/{name} is {tensor.dtype} instead of {wanted.dtype}")
-        start = anchor[name] if anchored and anchor is not None else None
         # one pass finds what is not finite as well: a norm of such a tensor is not finite either
-        norm = _norm(tensor) if start is None else _norm(tensor - start.to(tensor.device))
+        norm = _norm(tensor if start is None else tensor - start[name].to(tensor.device))
         if not math.isfinite(norm):
             if bool(tensor.isfinite().all()):  # numbers, but too large for their squares
                 raise Refusal(f"norm: {section}/{name} is beyond all bounds")
             raise Refusal(f"not finite: {section}/{name}")
         change += norm * norm
-        origin += _norm(start) ** 2 if start is not None else 0.0
-    bound = policy.max_change * (1 + math.sqrt(origin)) if anchored else policy.max_norm
-    if math.sqrt(change) > bound:
-        how = "changed by" if anchored else "has norm"
-        raise Refusal(f"norm: {section} {how} {math.sqrt(change):.4g}, the bound is {bound:.4g}")
+    _check_norm(section, math.sqrt(change), start, policy)
+
+
+def _check_norm(section: str, norm: float, start: Weights | None, policy: Policy) -> None:
+    bound = policy.max_norm if start is None else policy.max_change
+    if start is not None and norm > bound:  # only now is it worth knowing how large the model itself is
+        bound *= 1 + math.sqrt(sum(_norm(tensor) ** 2 for tensor in start.values()))
+    if norm > bound:
+        how = "has norm" if start is None else "changed by"
+        raise Refusal(f"norm: {section} {how} {norm:.4g}, the bound is {bound:.4g}")
 
 
 def _norm(tensor: torch.Tensor) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from sklearn.datasets import load_digits
 
 from wayfare.data.pictures import Pictures
 from wayfare.errors import DataError
@@ -17,6 +16,8 @@ def load(path: Path | None = None) -> tuple[Pictures, Pictures]:
     """Training and test digits as uint8 (N, 8, 8, 1); always the same split: every fifth of a class is for testing."""
     if path is not None:
         raise DataError("the digits come with scikit-learn, not from a path", file=path, remedy="leave the path out")
+    from sklearn.datasets import load_digits  # here: it takes seconds to import, and most runs do without
+
     found = load_digits()
     images = np.rint(found.images * (255 / 16)).astype(np.uint8)[..., None]
     labels = found.target.astype(np.int64)

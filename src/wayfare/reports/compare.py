@@ -180,17 +180,18 @@ def compare(paths: Sequence[Path]) -> Comparison:
     return Comparison(tuple(Group(labels[i], tuple(sorted(parted[i], key=_seed_order))) for i in order))
 
 
-def write_page(comparison: Comparison, out: Path) -> Path:
+def write_page(comparison: Comparison, out: Path, title: str = "", about: str = "") -> Path:
     """Write the comparison as a page that needs nothing else, and return where it is."""
     runs = sum(group.n for group in comparison.groups)
     curves = _figures(comparison)
     sections = [_results(comparison), _curves(comparison, curves), _settings_part(comparison), _runs(comparison)]
-    title = f"{page.several(len(comparison.groups), 'setting')} compared"
+    title = title or f"{page.several(len(comparison.groups), 'setting')} compared"
     header = tag(
         "header",
         tag("p", "Wayfare · comparison", class_="eyebrow"),
         tag("h1", title),
         *(tag("p", note, class_="banner", role="status") for note in comparison.notes if "not finished" in note),
+        tag("p", about, class_="lead") if about else None,
         tag("p", _in_words(comparison, runs), class_="lead"),
         page.menu(("result", "curves", "settings", "runs")),
     )

@@ -16,7 +16,6 @@ from wayfare.core.bundle import Bundle
 from wayfare.core.federation import Federation, Round
 from wayfare.core.protocols import Population
 from wayfare.core.seeds import rng_for
-from wayfare.core.traffic import Traffic
 from wayfare.errors import ConfigError, DeviceError, QuorumError, WayfareError
 
 _OF = "@"  # section "model@3" is the model of group 3
@@ -26,7 +25,7 @@ _OF = "@"  # section "model@3" is the model of group 3
 class Hierarchy:
     """Groups of clients under servers under one server."""
 
-    groups: int = 0  # 0: the data's own (cities, ..., or the class a client has most of); k: k random ones of equal size
+    groups: int = 0  # 0: the data's own (cities, ..., or the class a client has most of); k: k random ones
     interval: int = 1  # T_s, rounds between two meetings of the servers
     per_group: int = 0  # clients asked in each group and round; 0 asks all
 
@@ -42,7 +41,8 @@ class Hierarchy:
         sizes = federation.population.sizes
         for number in range(first, federation.rounds + 1):
             top, groups, examples = _split(state, len(members))
-            traffic, lost = federation.traffic(number), []  # type: Traffic, list[WayfareError]
+            traffic = federation.traffic(number)
+            lost: list[WayfareError] = []
             for g, member in enumerate(members):
                 rng = rng_for(federation.seed, number, "choose", g)
                 chosen = strategy.choose(sizes[member], self.per_group or len(member), rng)

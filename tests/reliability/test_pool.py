@@ -1,0 +1,309 @@
+"""Worker processes that die, hang or fail, and what the pool leaves behind."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from faults import Dawdles, Dies, Differs, Fails, Stops, complete_lines, go, tiny
+
+from wayfare.core.bundle import Bundle
+from wayfare.core.protocols import Policy
+from wayfare.engines import pool as pool_module
+from wayfare.engines import shared
+from wayfare.engines.pool import Pool
+from wayfare.errors import DeviceError, StoreError
+from wayfare.strategies.fedavg import FedAvg
+
+SCRIPT = """
+from wayfare import Evaluation, Experiment, Training, run
+from wayfare.data.partition.random import Random
+from wayfare.tasks.objects import Objects
+
+experiment = Experiment(
+    Objects(width=2, hidden=4), Random(4), training=Training(iterations={iterations}, batch_size=8),
+    evaluation=Evaluation(every=0), rounds=3,
+)
+print(run(experiment, "out", "pool", 2)["model_sha256"], flush=True)
+"""
+
+
+class Counting(Pool):
+    """Counts the devices that were started and not yet handed out, and the files in shared memory."""
+
+    most_files = 0
+
+    def __init__(self, workers):
+        super().__init__(workers)
+        self.started = []
+
+    def _start(self, worker, program, job, running, deadline):
+        self.started.append(job.device)
+        super()._start(worker, program, job, running, deadline)
+        self.most_files = max(self.most_files, len(self.files))
+
+    @property
+    def files(self):
+        return sorted(path.name for path in self._folder.iterdir())
+
+    @property
+    def pids(self):
+        return [worker.process.pid for worker in self._crew]
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with Counting(2) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory, pool):
+    """The hash of an undisturbed run; and the workers are warm."""
+    place = tmp_path_factory.mktemp("whole")
+    hashes = {go(tiny(FedAvg()), place / name, engine)["model_sha256"] for name, engine in (("l", "local"), ("p", pool))}
+    (only,) = hashes
+    return only
+
+
+@pytest.fixture(autouse=True)
+def tidy(pool):
+    """Whatever happened, nothing is left in shared memory after a run, and all workers are there and idle."""
+    yield
+    assert pool.files == []
+    assert len(pool.pids) == 2
+    assert all(worker.job is None for worker in pool._crew)
+
+
+def lines(folder):
+    return [json.loads(line) for line in complete_lines(folder).splitlines()]
+
+
+def refused(folder):
+    """Per round: who was refused, and why."""
+    return [{entry["device"]: entry["reason"] for entry in line["refused"]} for line in lines(folder)]
+
+
+def gone(pid):
+    """Whether a process has ended; nobody may have collected it yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def soon(condition, seconds=20.0):
+    """Wait until it is so."""
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.05)
+    return condition()
+
+
+# ---- workers that die
+
+
+@pytest.mark.parametrize("devices", [("c1",), ("c0", "c1", "c2", "c3")], ids=["one", "all"])
+def test_killed_while_training(pool, expected, tmp_path, devices):
+    """The worker is replaced and the device is asked again: not a bit differs."""
+    before = pool.replaced
+    summary = go(tiny(Dies(devices=devices, once=str(tmp_path))), tmp_path / "run", pool)
+    assert pool.replaced - before == len(devices)
+    assert summary["model_sha256"] == expected
+    assert summary["refused"] == 0
+
+
+def test_killed_from_outside(pool, expected, tmp_path):
+    """At a moment that nobody chose: the system is short of memory, say."""
+    before = pool.replaced
+
+    def shoot(event, data):
+        if event == "device" and len(pool.started) % 3 == 0 and pool.replaced - before < 2:
+            os.kill(pool.pids[-1], signal.SIGKILL)
+
+    summary = go(tiny(FedAvg()), tmp_path / "run", pool, listen=shoot)
+    assert pool.replaced > before
+    assert summary["model_sha256"] == expected
+    assert summary["refused"] == 0
+
+
+def test_killed_while_idle(pool, expected, tmp_path):
+    """Between two runs: the next one notices and replaces it."""
+    before, victim = pool.replaced, pool.pids[0]
+    os.kill(victim, signal.SIGKILL)
+    assert soon(lambda: gone(victim))
+    assert go(tiny(FedAvg()), tmp_path / "run", pool)["model_sha256"] == expected
+    assert pool.replaced == before + 1
+
+
+def test_always_killed(pool, expected, tmp_path):
+    """A device that takes its worker along each time is left out after two tries; the others go on."""
+    before = pool.replaced
+    go(tiny(Dies(devices=("c2",)), rounds=1), tmp_path / "run", pool)
+    (reason,) = (entry.pop("c2") for entry in refused(tmp_path / "run")[1:])
+    assert "its worker process died twice (exit status -9)" in reason
+    assert lines(tmp_path / "run")[1]["clients"] == [c for c in lines(tmp_path / "run")[1]["clients"] if c != "c2"]
+    assert len(lines(tmp_path / "run")[1]["clients"]) == 3
+    assert pool.replaced == before + 2
+
+
+# ---- workers that hang
+
+
+def test_stopped(pool, expected, tmp_path, monkeypatch):
+    """It is killed at the deadline and its device counts as late; the round goes on, and so do the next."""
+    monkeypatch.setattr(pool_module, "_GRACE", 0.2)
+    before, deadline = pool.replaced, 5.0
+    experiment = tiny(Stops(devices=("c3",), once=str(tmp_path)), rounds=2, policy=Policy(deadline=deadline))
+    began = time.monotonic()
+    go(experiment, tmp_path / "run", pool)
+    assert time.monotonic() - began < 2 * deadline + 10
+    nothing, late, fine = refused(tmp_path / "run")
+    assert late == {"c3": "failed: late: no reply before the round's deadline"}
+    assert nothing == fine == {}
+    assert pool.replaced == before + 1
+
+
+def test_all_stopped(pool, expected, tmp_path, monkeypatch):
+    """No wait without an end, even if nobody answers."""
+    monkeypatch.setattr(pool_module, "_GRACE", 0.2)
+    everyone = Stops(devices=("c0", "c1", "c2", "c3"))
+    with pytest.raises(DeviceError, match="late"):
+        go(tiny(everyone, rounds=1, policy=Policy(deadline=1.0)), tmp_path / "run", pool)
+
+
+@pytest.mark.parametrize("deadline", [math.inf, 1e12])
+def test_no_deadline(pool, expected, tmp_path, deadline):
+    assert go(tiny(FedAvg(), policy=Policy(deadline=deadline)), tmp_path / "run", pool)["model_sha256"] == expected
+
+
+# ---- programs that fail
+
+
+@pytest.fixture(params=["local", "pool"])
+def engine(request):
+    return request.getfixturevalue("pool") if request.param == "pool" else "local"
+
+
+def test_failed_and_skipped(engine, expected, tmp_path):
+    summary = go(tiny(Fails(devices=("c1",))), tmp_path / "run", engine)
+    assert refused(tmp_path / "run")[1:] == [{"c1": "failed: ValueError: this device has had enough"}] * 3
+    assert summary["refused"] == 3
+    assert all(sorted(line["clients"]) == ["c0", "c2", "c3"] for line in lines(tmp_path / "run")[1:])
+
+
+def test_failed_and_raised(engine, expected, tmp_path):
+    experiment = tiny(Fails(devices=("c1",)), policy=Policy(on_error="raise"))
+    with pytest.raises(DeviceError, match="device 'c1', program 'train': ValueError: this device") as caught:
+        go(experiment, tmp_path / "run", engine)
+    assert "Traceback (most recent call last)" in caught.value.detail
+    assert "faults.py" in caught.value.detail
+    assert "in misbehave" in caught.value.detail
+    assert len(lines(tmp_path / "run")) == 1
+
+
+def test_all_failed(engine, expected, tmp_path):
+    """Not one device could do it: a fault of the experiment, told at once whatever the policy."""
+    with pytest.raises(DeviceError, match="this device has had enough"):
+        go(tiny(Fails(devices=("c0", "c1", "c2", "c3"))), tmp_path / "run", engine)
+
+
+def test_left_early(pool, expected, tmp_path):
+    """Who stops listening half-way (Ctrl-C, a full disk) leaves a pool that can be used again."""
+
+    def interrupt(event, data):
+        if event == "device":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        go(tiny(FedAvg()), tmp_path / "run", pool, listen=interrupt)
+    assert soon(lambda: pool.files == [])
+    assert go(tiny(FedAvg()), tmp_path / "run", pool)["model_sha256"] == expected
+
+
+# ---- memory
+
+
+@pytest.mark.parametrize("strategy", [Dawdles(devices=("c7",)), Differs()], ids=["one message", "a message each"])
+def test_held_replies_are_bounded(pool, expected, tmp_path, figure, strategy):
+    """However many devices there are, and though the others wait for a slow one, a window of four per worker is held."""
+    pool.started.clear()
+    pool.most_files, handed, most_held = 0, 0, 0
+
+    def count(event, data):
+        nonlocal handed, most_held
+        if event == "device":
+            most_held = max(most_held, len(pool.started) - handed)
+            handed += 1
+
+    go(tiny(strategy, clients=100, rounds=1), tmp_path / "run", pool, listen=count)
+    assert handed == 100
+    assert most_held <= 4 * pool.workers
+    assert pool.most_files <= 4 * pool.workers + 1
+    figure(f"100 devices on 2 workers: at most {most_held} replies held, {pool.most_files} files in shared memory")
+
+
+def test_shared_memory_is_full(tmp_path, monkeypatch):
+    """An error, where writing to memory that is not there would end the process."""
+
+    def full(handle, start, size):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(StoreError, match="no room for 4,032 bytes of shared memory"):
+        shared.put(Bundle({"model": {"w": torch.ones(1000)}}), tmp_path / "file")
+    assert not list(tmp_path.iterdir())
+
+
+# ---- what is left behind
+
+
+def test_close():
+    pool = Counting(2)
+    pids, folder = pool.pids, pool._folder
+    assert folder.is_dir()
+    os.kill(pids[0], signal.SIGSTOP)  # even one that cannot hear
+    pool.close()
+    assert not folder.exists()
+    assert all(gone(pid) for pid in pids)
+    pool.close()  # once more does no harm
+
+
+def children(pid):
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux: the kernel ends orphaned workers")
+def test_killed_parent_leaves_no_workers(tmp_path):
+    """Workers in the middle of a long training end with the process that started them, and their memory is cleared."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(iterations=10_000_000))
+    parent = subprocess.Popen([sys.executable, script], cwd=tmp_path)
+    try:
+        assert soon(lambda: (tmp_path / "out" / "rounds.jsonl").exists() or parent.poll() is not None, 120)
+        assert soon(lambda: len(children(parent.pid)) == 2)
+        workers = children(parent.pid)
+        place = Path("/dev/shm" if os.access("/dev/shm", os.W_OK) else os.environ.get("TMPDIR", "/tmp"))
+        assert list(place.glob(f"wayfare-{parent.pid}-*"))
+        time.sleep(1.0)
+    finally:
+        parent.kill()
+        parent.wait()
+    assert soon(lambda: all(gone(pid) for pid in workers), 5)
+    shared.folder().rmdir()  # the next pool clears what was left
+    assert not list(place.glob(f"wayfare-{parent.pid}-*"))
+
+
+def test_script_without_a_main_guard(expected, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(iterations=2))
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=250)
+    assert (done.returncode, done.stdout.strip()) == (0, expected), done.stderr
