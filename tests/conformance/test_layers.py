@@ -63,6 +63,11 @@ def test_nothing_executes_what_it_reads():
                     assert any(k.arg == "weights_only" and ast.unparse(k.value) == "True" for k in node.keywords)
 
 
+def test_pictures_are_opened_in_one_place():
+    opened = [p.relative_to(SRC).as_posix() for p in files() if "Image.open(" in p.read_text()]
+    assert opened == ["data/images.py"]
+
+
 def test_there_is_one_training_loop():
     """`loss.backward()` stands in one file (and in the checks that look at gradients)."""
     steps = [p.relative_to(SRC).as_posix() for p in files() if "optimizer.step()" in p.read_text()]

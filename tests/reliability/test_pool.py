@@ -111,12 +111,11 @@ def soon(condition, seconds=20.0):
 # ---- workers that die
 
 
-@pytest.mark.parametrize("devices", [("c1",), ("c0", "c1", "c2", "c3")], ids=["one", "all"])
-def test_killed_while_training(pool, expected, tmp_path, devices):
+def test_killed_while_training(pool, expected, tmp_path):
     """The worker is replaced and the device is asked again: not a bit differs."""
     before = pool.replaced
-    summary = go(tiny(Dies(devices=devices, once=str(tmp_path))), tmp_path / "run", pool)
-    assert pool.replaced - before == len(devices)
+    summary = go(tiny(Dies(devices=("c1", "c2"), once=str(tmp_path))), tmp_path / "run", pool)
+    assert pool.replaced == before + 2
     assert summary["model_sha256"] == expected
     assert summary["refused"] == 0
 
@@ -126,11 +125,12 @@ def test_killed_from_outside(pool, expected, tmp_path):
     before = pool.replaced
 
     def shoot(event, data):
-        if event == "device" and len(pool.started) % 3 == 0 and pool.replaced - before < 2:
+        if event == "device" and len(pool.started) >= 6 and pool.replaced == before:
             os.kill(pool.pids[-1], signal.SIGKILL)
 
+    pool.started.clear()
     summary = go(tiny(FedAvg()), tmp_path / "run", pool, listen=shoot)
-    assert pool.replaced > before
+    assert pool.replaced == before + 1
     assert summary["model_sha256"] == expected
     assert summary["refused"] == 0
 
@@ -161,6 +161,7 @@ def test_always_killed(pool, expected, tmp_path):
 def test_stopped(pool, expected, tmp_path, monkeypatch):
     """It is killed at the deadline and its device counts as late; the round goes on, and so do the next."""
     monkeypatch.setattr(pool_module, "_GRACE", 0.2)
+    go(tiny(FedAvg(), rounds=1), tmp_path / "warm", pool)  # the deadline is for workers that are ready
     before, deadline = pool.replaced, 5.0
     experiment = tiny(Stops(devices=("c3",), once=str(tmp_path)), rounds=2, policy=Policy(deadline=deadline))
     began = time.monotonic()

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from wayfare.errors import ConfigError, unknown
 from wayfare.reports.tables import human_bytes
@@ -84,7 +84,7 @@ class Watch:
     def __init__(self, progress: Progress | None, rounds: int, label: str) -> None:
         self.progress, self.label, self.rounds = progress, label, rounds
         self.devices, self.sent = 0, 0
-        self.task = progress.add_task(label, total=rounds + 1) if progress else None
+        self.task = progress.add_task(label, total=rounds) if progress else None
 
     def __call__(self, event: str, data: dict[str, Any]) -> None:
         if event == "warning":
@@ -98,17 +98,15 @@ class Watch:
     def _round(self, line: dict[str, Any]) -> None:
         self.devices = 0
         self.sent += line["bytes_up"] + line["bytes_down"]
-        metrics = "  ".join(
-            f"{name} {value:.4g}" for name, value in line["metrics"].items() if name in _shown(line["metrics"])
-        )
+        shown = _shown(line["metrics"])[: 2 if self.progress is None else 1]
+        metrics = "  ".join(f"{name} {line['metrics'][name]:.4g}" for name in shown)
         notes = "".join(f"  [red]{len(line[key])} {key}[/red]" for key in ("refused", "cold") if line[key])
         text = f"{self.label}  {metrics}  {human_bytes(self.sent)}{notes}{'  [red]void[/red]' if line['void'] else ''}"
         if self.progress is None or self.task is None:
-            err.print(
-                f"round {line['round']}/{self.rounds}  {text}  {line['seconds']:.2f} s", soft_wrap=True, highlight=False
-            )
+            place = f"round {line['round']}/{self.rounds}"
+            err.print(f"{place}  {text}  {line['seconds']:.2f} s", soft_wrap=True, highlight=False)
         else:
-            self.progress.update(self.task, completed=line["round"] + 1, description=text)
+            self.progress.update(self.task, completed=line["round"], description=text)
 
     def _show(self, text: str) -> None:
         if self.progress is not None and self.task is not None and self.progress.tasks[self.task].completed == 0:
@@ -117,7 +115,7 @@ class Watch:
 
 def _shown(metrics: dict[str, float]) -> list[str]:
     scores = [name for name in metrics if not name.endswith("loss")]
-    return (scores or list(metrics))[:2]
+    return scores or list(metrics)
 
 
 @contextmanager
@@ -138,8 +136,7 @@ def watching() -> Iterator[Progress | None]:
         yield None
         return
     columns = (
-        TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(),
-        TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
+        TextColumn("{task.description}"), BarColumn(bar_width=12), MofNCompleteColumn(), TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(*columns, console=err) as progress:
         yield progress

@@ -14,11 +14,6 @@ from wayfare.core.protocols import Failure
 Program = Callable[[Device, Bundle], Bundle]
 
 
-def hello(device: Device, message: Bundle) -> Bundle:
-    """How much there is to train on."""
-    return Bundle({}, {"n": len(device.client.train)})
-
-
 def train(device: Device, message: Bundle) -> Bundle:
     """The client's half of a round."""
     return device.strategy.client(device, message)
@@ -34,7 +29,7 @@ def evaluate(device: Device, message: Bundle) -> Bundle:
     return Bundle({}, {"n": max(n, 1), **{f"metric/{name}": float(value) for name, value in metrics.items()}})
 
 
-PROGRAMS: dict[str, Program] = {"hello": hello, "train": train, "evaluate": evaluate}
+PROGRAMS: dict[str, Program] = {"train": train, "evaluate": evaluate}
 REMEMBERING = frozenset({"train"})  # programs after which a device's memory is kept
 
 

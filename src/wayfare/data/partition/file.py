@@ -1,0 +1,34 @@
+"""A partition that was drawn before: a file written by `wayfare split --save`, or taken from another run's folder."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from wayfare.data.partition.split import Population, load_split
+from wayfare.errors import DataError
+
+
+@dataclass(frozen=True)
+class File:
+    """The clients of a stored partition."""
+
+    path: str
+
+    def __call__(self, labels: np.ndarray, rng: np.random.Generator) -> Population:
+        try:
+            split = load_split(Path(self.path).read_bytes())
+        except OSError as error:
+            raise DataError(f"cannot read this partition: {error.strerror}", file=self.path) from error
+        known = split.provenance.get("labels_sha256")
+        found = hashlib.sha256(np.ascontiguousarray(labels, "<i8").tobytes()).hexdigest()
+        if split.provenance.get("samples", len(labels)) != len(labels) or (known and known != found):
+            raise DataError(
+                f"this partition was drawn over other data ({split.provenance.get('samples')} samples, here {len(labels)})",
+                file=self.path,
+                remedy="draw it again for this data",
+            )
+        return split
