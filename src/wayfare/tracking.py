@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -44,14 +45,13 @@ class MLflow:
     """An MLflow run, where MLFLOW_TRACKING_URI says, or in `<run>/mlflow.db`."""
 
     def __init__(self, run: Path, settings: dict[str, Any], first: int) -> None:
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # no connection but those asked for
         try:
             import mlflow
         except ImportError:
             raise ConfigError("tracking with mlflow needs the extra: pip install 'wayfare[mlflow]'") from None
-        import os
-
         if not os.environ.get("MLFLOW_TRACKING_URI"):
-            mlflow.set_tracking_uri((run / "mlflow").absolute().as_uri())
+            mlflow.set_tracking_uri(f"sqlite:///{(run / 'mlflow.db').absolute()}")
         self._mlflow = mlflow
         mlflow.set_experiment(str(settings.get("name") or "wayfare"))
         mlflow.start_run(run_name=run.name)

@@ -1,4 +1,4 @@
-"""A worker process of the pool engine: `python -m wayfare.worker FD`.
+"""A worker process of the pool engine: `python -m wayfare.worker FD PARENT`.
 
 It reads frames from a socket: `open` names an experiment and its run folder, `do` runs a program as a device.
 """
@@ -28,10 +28,10 @@ from wayfare.engines.programs import perform
 from wayfare.errors import StoreError
 
 
-def main(descriptor: int) -> None:
+def main(descriptor: int, parent: int) -> None:
     """Serve until the other end closes."""
     faulthandler.enable()
-    die_with_parent()
+    die_with_parent(parent)
     torch.set_num_threads(1)
     pipe = Connection(descriptor)
     bench: Bench | None = None
@@ -60,10 +60,12 @@ def main(descriptor: int) -> None:
             return
 
 
-def die_with_parent() -> None:
+def die_with_parent(parent: int) -> None:
     """Ask Linux to end this process when its parent is killed; elsewhere it ends at its next reply."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:  # it was killed while this process started, and its orders are still in the pipe
+        os._exit(1)
 
 
 def answer(bench: Bench, frame: dict[str, Any]) -> dict[str, Any]:
@@ -76,5 +78,5 @@ def answer(bench: Bench, frame: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), int(sys.argv[2]))
     os._exit(0)

@@ -190,7 +190,12 @@ def _one(experiment: Experiment, folder: Path, engine: str, workers: int, track:
     err.print(f"run folder: {folder}", highlight=False)
     with interruptible(f"wayfare resume {folder}"), watching() as progress:
         watch = Watch(progress, experiment.rounds, experiment.name)
-        return begin_run(experiment, folder, engine, workers, _track(track), watch)
+        summary = begin_run(experiment, folder, engine, workers, _track(track), watch)
+    for skipped in summary["skipped_files"][:5]:
+        err.print(f"[yellow]left out[/yellow] {skipped['file']}: {skipped['reason']}", highlight=False, soft_wrap=True)
+    if len(summary["skipped_files"]) > 5:
+        err.print(f"[yellow]left out[/yellow] {len(summary['skipped_files'])} files in all; the report lists them")
+    return summary
 
 
 def over_seeds(folder: Path, summaries: list[dict[str, Any]]) -> dict[str, Any]:

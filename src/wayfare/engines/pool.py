@@ -189,7 +189,7 @@ class Pool(AbstractContextManager["Pool"]):
             "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
         }  # fmt: skip
         process = subprocess.Popen(
-            [sys.executable, "-m", "wayfare.worker", str(theirs.fileno())],
+            [sys.executable, "-m", "wayfare.worker", str(theirs.fileno()), str(os.getpid())],
             pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         theirs.close()
