@@ -374,11 +374,14 @@ class Fails(Misbehaves):
         raise ValueError("this device has had enough")
 
 
+@dataclass(frozen=True)
 class Dawdles(Misbehaves):
-    """A second's delay."""
+    """A delay."""
+
+    seconds: float = 1.0
 
     def misbehave(self) -> None:
-        time.sleep(1)
+        time.sleep(self.seconds)
 
 
 class Differs(FedAvg):

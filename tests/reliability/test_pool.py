@@ -28,7 +28,7 @@ SCRIPT = """
 from faults import Dawdles, tiny
 from wayfare import run
 
-print(run(tiny(Dawdles(devices={devices}, once="marks")), "out", "pool", 2)["model_sha256"], flush=True)
+print(run(tiny(Dawdles(devices={devices}, once="marks", seconds={seconds})), "out", "pool", 2)["model_sha256"], flush=True)
 """
 
 
@@ -274,16 +274,16 @@ def test_close():
     pool.close()  # once more does no harm
 
 
-def script(folder, devices):
-    """A caller's own script, without `if __name__ == "__main__"`; these devices take a second more to train."""
+def script(folder, devices, seconds):
+    """A caller's own script, without `if __name__ == "__main__"`; these devices take so much longer to train."""
     (folder / "marks").mkdir()
-    (folder / "script.py").write_text(SCRIPT.format(devices=devices))
+    (folder / "script.py").write_text(SCRIPT.format(devices=devices, seconds=seconds))
     here = str(Path(faults.__file__).parent)
     return {"args": [sys.executable, "script.py"], "cwd": folder, "env": {**os.environ, "PYTHONPATH": here}}
 
 
 def test_script_without_a_main_guard(expected, tmp_path):
-    done = subprocess.run(**script(tmp_path, ("c1",)), capture_output=True, text=True, timeout=250)
+    done = subprocess.run(**script(tmp_path, ("c1",), 0.1), capture_output=True, text=True, timeout=250)
     assert (done.returncode, done.stdout.strip()) == (0, expected), done.stderr
 
 
@@ -292,7 +292,7 @@ def test_script_without_a_main_guard(expected, tmp_path):
 def test_killed_parent_leaves_no_workers(pool, tmp_path, ready):
     """Workers end with the process that started them, and the next pool clears their memory away."""
     everyone, place = ("c0", "c1", "c2", "c3"), pool._folder.parent
-    marks, parent = tmp_path / "marks", subprocess.Popen(**script(tmp_path, everyone))
+    marks, parent = tmp_path / "marks", subprocess.Popen(**script(tmp_path, everyone, 600.0))
     try:
         if ready:
             assert soon(lambda: len(list(marks.iterdir())) >= 2, 120)
@@ -305,8 +305,6 @@ def test_killed_parent_leaves_no_workers(pool, tmp_path, ready):
         parent.kill()
         parent.wait()
     assert soon(lambda: all(gone(pid) for pid in workers), 3 if ready else 30)
-    trained = len(list(marks.iterdir()))
-    assert trained == (2 if ready else 0)
     assert list(place.glob(f"wayfare-{parent.pid}-*"))
     shared.folder().rmdir()
     assert not list(place.glob(f"wayfare-{parent.pid}-*"))

@@ -21,8 +21,8 @@ from rich.console import Console
 from wayfare.errors import DataError, StoreError
 from wayfare.reports import figures, tables
 from wayfare.reports.compare import Comparison, Spread, compare, write_page
-from wayfare.reports.page import write_report
 from wayfare.reports.record import Record, find_runs, less_is_better
+from wayfare.reports.report import write_report
 
 HOSTILE = (
     "<img src=x onerror=alert(1)>",

@@ -199,10 +199,11 @@ def emptied(toy, *positions):
     return task, [np.empty(0, np.int64) if i in positions else part for i, part in enumerate(parts)]
 
 
-def test_a_group_below_quorum_stays_where_it_was(tmp_path) -> None:
+@pytest.mark.parametrize("weighting", ["examples", "uniform"])
+def test_a_group_below_quorum_stays_where_it_was(tmp_path, weighting) -> None:
     # group x: c0 (a = 4); group y: c1 works (a = -8), c2 and c3 have nothing: 1 of 3 is below a half
     toy = emptied(line([4.0], [-8.0], [1.0], [1.0]), 2, 3)
-    lab = Lab(toy, FedAvg(), tmp_path, policy=Policy(quorum=0.5), groups=["x", "y", "y", "y"])
+    lab = Lab(toy, FedAvg(weighting), tmp_path, policy=Policy(quorum=0.5), groups=["x", "y", "y", "y"])
     one, two = lab.play(2, Hierarchy(interval=2))
     assert [weight(one.state, s) for s in ("model@0", "model@1", "model")] == [2, 0, 0]
     assert not one.void

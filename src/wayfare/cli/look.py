@@ -17,9 +17,9 @@ from wayfare.core import disk
 from wayfare.errors import WayfareError
 from wayfare.reports.compare import compare as compare_runs
 from wayfare.reports.compare import write_page
-from wayfare.reports.page import write_report
 from wayfare.reports.partition import write_partition
 from wayfare.reports.record import Record, find_runs
+from wayfare.reports.report import write_report
 from wayfare.reports.tables import compare_table, partition_table, run_table, runs_table
 
 

@@ -23,8 +23,8 @@ from wayfare.cli.console import (
 )
 from wayfare.errors import ConfigError, unknown
 from wayfare.reports.compare import compare, write_page
-from wayfare.reports.page import write_report
 from wayfare.reports.record import Record
+from wayfare.reports.report import write_report
 from wayfare.reports.tables import compare_table, run_table
 
 if TYPE_CHECKING:
