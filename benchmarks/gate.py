@@ -253,7 +253,9 @@ def start(strategy: Strategy, large: bool = False) -> Bundle:
     )
     model = {name: torch.randn(shape, generator=made) for name, shape in shapes.items()}
     trained = {name: torch.randn(t.shape, generator=made).abs() for name, t in model.items() if "running" not in name}
-    sections = {"fedadam": ("first", "second"), "scaffold": ("control", "gain")}.get(type(strategy).__name__.lower(), ())
+    sections = {"fedadam": ("first", "second"), "scaffold": ("control", "gain")}.get(
+        type(strategy).__name__.lower(), ()
+    )
     return Bundle({"model": model} | dict.fromkeys(sections, trained), {"population": 50})
 
 
@@ -393,7 +395,10 @@ def main() -> int:
     }
     targets = {"kinds": 30, "admitted": 0, "refused for another reason": 0, "rounds lost": 0}
     targets["rounds with a changed bit"] = 0
-    met = {name: figures[name] >= wanted if name == "kinds" else figures[name] <= wanted for name, wanted in targets.items()}
+    met = {
+        name: figures[name] >= wanted if name == "kinds" else figures[name] <= wanted
+        for name, wanted in targets.items()
+    }
     if options.json:
         kinds = {
             kind: {"sent": tally.sent[kind], "refused": tally.refused[kind], "codes": dict(tally.codes[kind])}

@@ -389,4 +389,3 @@ class Differs(FedAvg):
 
     def send(self, state: Bundle, device: str) -> Bundle:
         return Bundle({"model": {name: tensor.clone() for name, tensor in state["model"].items()}})
-

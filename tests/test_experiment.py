@@ -46,7 +46,7 @@ def made(cls: type, other: bool) -> Any:
             values[field.name] = default + 1
         elif hint is float and (other or needed):
             values[field.name] = default / 2 + 0.1
-        elif hint is str and other:
+        elif hint is str and (other or needed):
             values[field.name] = 'a "path"/ü\\n'
     return cls(**values)
 
@@ -101,7 +101,20 @@ def test_all_plain_settings_go_through_toml() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["plain", 'qu"ote', "back\\slash", "new\nline", "tab\t", "ünïcode", "€", "\x01\x1f", "\x7f", "emoji 😀", "'''", '"""'],
+    [
+        "plain",
+        'qu"ote',
+        "back\\slash",
+        "new\nline",
+        "tab\t",
+        "ünïcode",
+        "€",
+        "\x01\x1f",
+        "\x7f",
+        "emoji 😀",
+        "'''",
+        '"""',
+    ],
     ids=ascii,
 )
 def test_any_text_goes_through_toml(text) -> None:
@@ -150,7 +163,10 @@ def test_the_name_is_the_files_unless_given(tmp_path) -> None:
         ("[trainnig]\nlr = 1.0", "unknown setting 'trainnig'; did you mean 'training'"),
         ("[training]\nlearning_rate = 1.0", "training: unknown setting 'learning_rate'.* Known: batch_size, clip"),
         ("[training]\nepoch = 1", r"unknown setting 'epoch'; did you mean 'epochs'\?"),
-        ('[strategy]\nname = "fedavg"\nwieghting = "uniform"', "strategy 'fedavg': unknown setting 'wieghting'; did you"),
+        (
+            '[strategy]\nname = "fedavg"\nwieghting = "uniform"',
+            "strategy 'fedavg': unknown setting 'wieghting'; did you",
+        ),
         ('[strategy]\nname = "fedagv"', "unknown strategy 'fedagv'; did you mean 'fedavg'"),
         ('[partition]\nname = "random"', "partition 'random': clients must be given"),
         ('[partition]\nname = "shard"\nclients = 2', "unknown partition 'shard'; did you mean 'shards'"),
@@ -199,7 +215,7 @@ def test_values_out_of_range(key, value) -> None:
 
 
 def test_patience_needs_something_to_watch() -> None:
-    with pytest.raises(ConfigError, match="evaluation.patience needs evaluation.monitor"):
+    with pytest.raises(ConfigError, match=r"evaluation\.patience needs evaluation.monitor"):
         Experiment(evaluation=Evaluation(patience=3))
 
 
@@ -212,7 +228,7 @@ def test_files_that_are_no_toml(tmp_path, text) -> None:
 
 
 def test_files_that_are_not_there(tmp_path) -> None:
-    with pytest.raises(ConfigError, match="no recipe .*wayfare list recipes"):
+    with pytest.raises(ConfigError, match=r"no recipe .*wayfare list recipes"):
         Experiment.read(tmp_path / "none.toml")
     with pytest.raises(ConfigError, match="is a folder, not a recipe"):
         Experiment.read(tmp_path)
@@ -298,7 +314,7 @@ def test_the_same_component_keeps_its_settings() -> None:
 
 def test_override_makes_sections_and_refuses_what_is_none() -> None:
     assert override({}, {"policy.quorum": 0.1}) == {"policy": {"quorum": 0.1}}
-    with pytest.raises(ConfigError, match="rounds.more: rounds is not a table"):
+    with pytest.raises(ConfigError, match=r"rounds\.more: rounds is not a table"):
         override({"rounds": 3}, {"rounds.more": 1})
 
 
@@ -322,14 +338,14 @@ def test_with_seed() -> None:
 # ---- parts of one's own
 
 
-OWN = '''
+OWN = """
 from dataclasses import dataclass
 from wayfare.strategies.fedavg import FedAvg
 
 @dataclass(frozen=True)
 class Mine(FedAvg):
     strength: float = 0.5
-'''
+"""
 
 
 def test_a_strategy_from_a_module_of_ones_own(tmp_path, monkeypatch) -> None:
@@ -340,14 +356,16 @@ def test_a_strategy_from_a_module_of_ones_own(tmp_path, monkeypatch) -> None:
     assert (type(experiment.strategy).__name__, experiment.strategy.strength) == ("Mine", 2.0)
     assert 'name = "parts_of_mine:Mine"' in experiment.to_toml()
     assert Experiment.from_toml(experiment.to_toml()) == experiment
-    with pytest.raises(ConfigError, match="strategy 'parts_of_mine:Mine': unknown setting 'strenght'; did you mean 'str"):
+    with pytest.raises(
+        ConfigError, match="strategy 'parts_of_mine:Mine': unknown setting 'strenght'; did you mean 'str"
+    ):
         Experiment.from_toml(text.replace("strength", "strenght"))
     sys.modules.pop("parts_of_mine")
 
 
 SCRIPT = (
     OWN
-    + '''
+    + """
 import sys
 from wayfare import Evaluation, Experiment, resume, run
 from wayfare.errors import ConfigError
@@ -363,7 +381,7 @@ if __name__ == "__main__":
         run(experiment, sys.argv[1] + "/pool", engine="pool", workers=1)
     except ConfigError as error:
         print(error)
-'''
+"""
 )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -132,7 +133,7 @@ def line(*targets: Sequence[float], start: float = 0.0) -> tuple[Toy, list[np.nd
     """A task with one weight, and per client the values a that its samples pull it to."""
     values = [a for part in targets for a in part]
     edges = np.cumsum([0, *(len(part) for part in targets)])
-    parts = [np.arange(a, b) for a, b in zip(edges[:-1], edges[1:])]
+    parts = [np.arange(a, b) for a, b in pairwise(edges)]
     y = torch.tensor(values, dtype=torch.float32).view(-1, 1)
     return Toy(torch.ones(len(values), 1), y, torch.full((1, 1), start)), parts
 
@@ -143,7 +144,7 @@ def plane(
     """A task in two dimensions that begins where it should end, W = I and y = x: only a strategy's term moves it."""
     x = torch.tensor(samples, dtype=torch.float32)
     edges = np.cumsum([0, *counts])
-    parts = [np.arange(a, b) for a, b in zip(edges[:-1], edges[1:])]
+    parts = [np.arange(a, b) for a, b in pairwise(edges)]
     return Toy(x, x.clone(), torch.eye(2), torch.tensor(labels), norm), parts
 
 
@@ -156,7 +157,7 @@ def cloud(
     x, y = torch.randn(total, inputs, generator=made), torch.randn(total, outputs, generator=made)
     start, labels = torch.randn(outputs, inputs, generator=made), torch.randint(0, 3, (total,), generator=made)
     edges = np.cumsum([0, *sizes])
-    return Toy(x, y, start, labels, norm), [np.arange(a, b) for a, b in zip(edges[:-1], edges[1:])]
+    return Toy(x, y, start, labels, norm), [np.arange(a, b) for a, b in pairwise(edges)]
 
 
 @dataclass

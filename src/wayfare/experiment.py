@@ -175,8 +175,8 @@ class Crowd:
         return _Everyone(self) if self._pooled else self.trained
 
     def judges(self) -> list[str]:
-        """The clients on whose own held-out samples the model is judged, the same ones every time."""
-        count = min(self._evaluation.clients, len(self.trained)) if self._evaluation.holdout > 0 else 0
+        """The clients that judge the model, the same ones every time."""
+        count = min(self._evaluation.clients, len(self.trained))
         chosen = rng_for(self._seed, "judges").choice(len(self.trained), count, replace=False)
         return [self.trained.id(int(i)) for i in np.sort(chosen)]
 

@@ -91,12 +91,13 @@ class _Run:
     def __init__(self, experiment: Experiment, store: Store, listen: Listener) -> None:
         self.experiment, self.store, self.listen = experiment, store, listen
         self._bench: Bench | None = None
+        self._remembering: set[str] = set()
 
     def go(self, engine: str | Any, workers: int, track: Sequence[str]) -> dict[str, Any]:
         experiment, store = self.experiment, self.store
         began = time.monotonic()
         spec = experiment.to_toml()
-        if engine != "local" and '"__main__:' in spec:
+        if isinstance(engine, str) and engine != "local" and '"__main__:' in spec:
             if engine != "auto":
                 raise ConfigError(
                     "parts defined in the script itself run with engine 'local' only: move them to a module"
@@ -114,6 +115,7 @@ class _Run:
                 experiment.seed, experiment.rounds, self.crowd.size_of, self._heard,
             )  # fmt: skip
             first = len(store.lines)
+            self._remembering = {id for line in store.lines for id in line["kept"]}
             watchers = trackers(track, store.folder, dict(flatten(tomllib.loads(spec))), first)
             for watcher in watchers:
                 stack.callback(watcher.close)
@@ -178,7 +180,6 @@ class _Run:
             round.metrics["train/loss"] = traffic.loss / traffic.examples
         if self._is_due(round.number):
             self._evaluate(round)
-        remembered = {id for line in self.store.lines for id in line["kept"]} if traffic.cold else set()
         line = {
             "round": round.number,
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -191,13 +192,14 @@ class _Run:
             "bytes_up": 0 if self.experiment.strategy.pooled else traffic.bytes_up,
             "bytes_down": 0 if self.experiment.strategy.pooled else traffic.bytes_down,
             "refused": traffic.refused,
-            "cold": [id for id in traffic.cold if id in remembered],  # it has forgotten what it once knew
+            "cold": [id for id in traffic.cold if id in self._remembering],  # it has forgotten what it once knew
             "kept": traffic.kept,
             "void": round.void,
         }
         if self._improves(line):
             self.store.write("best.safetensors", _model_file(round.state, round.number))
         self.store.commit(line, round.state)
+        self._remembering |= set(traffic.kept)
         for watcher in watchers:
             watcher.log(line)
         self.listen("round", line)
@@ -225,7 +227,7 @@ class _Run:
             net = self.bench().loaded(0, round.state["model"]).eval()
             metrics = self.experiment.task.evaluate(net, None)
             round.metrics |= {f"test/{name}": float(value) for name, value in metrics.items()}
-        if judges:
+        if judges and settings.holdout > 0:
             means, round.per_client = self._ask(round, "clients", judges, "holdout")
             round.metrics |= means
         if self.crowd.validation:
@@ -234,7 +236,10 @@ class _Run:
     def _ask(
         self, round: Round, scope: str, ids: list[str], split: str
     ) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
-        """The mean of each metric over devices, weighted by their samples (a common test set weighs them alike)."""
+        """The mean of each metric over devices, weighted by their samples (a common test set weighs them alike).
+
+        Too few answers give no figure, and a warning: a run does not end because its judges are away.
+        """
         experiment, sums, weights = self.experiment, {}, 0.0  # type: Experiment, dict[str, float], float
         per_client: dict[str, dict[str, float]] = {}
         traffic = Traffic(round.traffic.engine, experiment.policy, round.number, self.crowd.size_of)
@@ -244,7 +249,8 @@ class _Run:
                 message = experiment.strategy.send(round.state, id)
                 yield id, Bundle(message.tensors, {**message.values, "split": split})
 
-        for id, reply in traffic.ask("evaluate", requests()):
+        replies = traffic.ask("evaluate", requests()) if ids else iter(())
+        for id, reply in self._answered(replies, scope):
             metrics = {name[7:]: reply.number(name) for name in reply.values if name.startswith("metric/")}
             weight = 1.0 if split == "test" else reply.number("n")
             weights += weight if metrics else 0.0
@@ -252,6 +258,15 @@ class _Run:
                 sums[name] = sums.get(name, 0.0) + weight * value
                 per_client.setdefault(name, {})[id] = value
         return {f"{scope}/{name}": total / weights for name, total in sums.items()}, per_client
+
+    def _answered(self, replies: Iterator[tuple[str, Bundle]], scope: str) -> Iterator[tuple[str, Bundle]]:
+        answers: list[tuple[str, Bundle]] = []
+        try:
+            answers.extend(replies)
+        except QuorumError as error:
+            self.listen("warning", {"text": f"no figure for {scope}: {error}"})
+            return iter(())
+        return iter(answers)
 
     def _monitored(self) -> list[tuple[int, float]]:
         metric = self.experiment.evaluation.monitor
@@ -263,6 +278,8 @@ class _Run:
         metric = self.experiment.evaluation.monitor
         if not metric or not self._is_due(line["round"]):
             return False
+        if metric not in line["metrics"] and self._monitored():
+            return False  # its judges were away
         if metric not in line["metrics"]:
             raise ConfigError(
                 f"evaluation.monitor = {metric!r} is not measured; there are {', '.join(sorted(line['metrics']))}"

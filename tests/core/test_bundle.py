@@ -41,7 +41,12 @@ def rich() -> Bundle:
             "model": tensors,
             "control": {"a": shared, "b": shared, "c": shared.view(2, 2), "d": shared[:2]},
             "empty": {},
-            "names": {"with.dots": torch.ones(1), "with space": torch.ones(2), "ünïcode": torch.ones(3), "": torch.ones(4)},
+            "names": {
+                "with.dots": torch.ones(1),
+                "with space": torch.ones(2),
+                "ünïcode": torch.ones(3),
+                "": torch.ones(4),
+            },
         },
         {"n": 3, "big": 2**70, "loss": 0.1, "tiny": 5e-324, "text": 'a "quoted"\n ü', "yes": True, "no": False},
     )

@@ -8,9 +8,9 @@ import time
 import numpy as np
 import pytest
 import torch
-from toy import ONE_BATCH, Lab, Net, Toy, cloud, line, scalar
 from torch import nn
 
+from toy import ONE_BATCH, Lab, Net, Toy, cloud, line, scalar
 from wayfare.core.bundle import Bundle, digest, snapshot
 from wayfare.core.device import Bench
 from wayfare.core.memory import Memories
@@ -239,7 +239,7 @@ def test_a_program_is_not_begun_after_the_deadline(tmp_path) -> None:
 
 def test_a_loss_that_is_no_number_is_an_error(tmp_path) -> None:
     for bad in (math.inf, math.nan):
-        with pytest.raises(WayfareError, match="the loss is not finite after 1 steps: lower training.lr or set"):
+        with pytest.raises(WayfareError, match=r"the loss is not finite after 1 steps: lower training\.lr or set"):
             trained(tmp_path, Training(), bad)
 
 
@@ -362,6 +362,7 @@ def test_doing_a_round_again_gives_the_same_bits(tmp_path) -> None:
 
 def test_looking_leaves_no_memory(tmp_path) -> None:
     lab = Lab(line([4.0]), Moon(), tmp_path)
-    reply = perform(lab.bench, "hello", "c0", Bundle({}, {"round": 1}))
+    reply = perform(lab.bench, "evaluate", "c0", Bundle({"model": scalar(0)}, {"round": 1, "split": "all"}))
     assert isinstance(reply, Bundle) and reply.values["n"] == 1 and reply.values["kept"] is False
+    assert reply.values["metric/loss"] == (0 - 4) ** 2 / 2
     assert not list(tmp_path.rglob("*@*"))

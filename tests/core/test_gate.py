@@ -16,8 +16,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy import bits, reply, scalar, weight
 
+from toy import bits, reply, scalar, weight
 from wayfare.core.bundle import Bundle
 from wayfare.core.protocols import Failure, Policy
 from wayfare.core.traffic import Refusal, Traffic, admit
@@ -116,7 +116,7 @@ def lawful(**values) -> Bundle:
 
 def check(told: Bundle, policy: Policy = Policy(), size: int = 5, sent: float = 3.0) -> None:  # noqa: B008
     anchor = {"w": torch.tensor([sent, 0.0])}
-    admit(told, {section: anchor for section in told.tensors}, {"model": anchor}, policy, 1, size)
+    admit(told, dict.fromkeys(told.tensors, anchor), {"model": anchor}, policy, 1, size)
 
 
 def refusal(*args, **how) -> str:

@@ -26,7 +26,9 @@ def test_known_seeds_stay_as_they_are() -> None:
 
 
 def test_another_part_another_seed() -> None:
-    parts = [(s, r, d, p) for s in (0, 1, 11) for r in (0, 1, 11) for d in ("c1", "c11", "") for p in ("torch", "pass 0")]
+    parts = [
+        (s, r, d, p) for s in (0, 1, 11) for r in (0, 1, 11) for d in ("c1", "c11", "") for p in ("torch", "pass 0")
+    ]
     assert len({seed_for(*part) for part in parts}) == len(parts)
 
 

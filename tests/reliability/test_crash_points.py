@@ -8,8 +8,8 @@ import random
 import shutil
 
 import pytest
-from faults import Disk, Watch, complete_lines, go, killed, outcome, points, tiny
 
+from faults import Disk, Watch, complete_lines, go, killed, outcome, points, tiny
 from wayfare.experiment import Evaluation
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.scaffold import Scaffold
@@ -65,7 +65,7 @@ def engine(pools):
 
 @pytest.mark.parametrize("name", ["fedavg", "scaffold"])
 def test_workers_and_orders(cases, engine, tmp_path, name):
-    """Six ways without a crash. In every round the devices answer from the first to the last, or the other way round."""
+    """Six ways without a crash. In every round the devices answer from first to last, or from last to first."""
     for setting in SETTINGS:
         pool = engine(setting)
         pool.trained.clear()

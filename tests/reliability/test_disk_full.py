@@ -10,8 +10,8 @@ import shutil
 import subprocess
 
 import pytest
-from faults import Watch, complete_lines, go, outcome, refuse, short_writes, tiny
 
+from faults import Watch, complete_lines, go, outcome, refuse, short_writes, tiny
 from wayfare.errors import StoreError
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.scaffold import Scaffold
@@ -90,7 +90,7 @@ def test_every_call_fails(cases, tmp_path, figure, code, stays):
 @unfixed
 @pytest.mark.timeout(900)
 def test_every_call_of_a_memory_fails(cases, tmp_path, figure):
-    """What a device remembers is part of the run: if it cannot be kept, the run stops instead of going on without it."""
+    """What a device remembers is part of the run: if it cannot be kept, the run stops and does not go on without."""
     case = cases["scaffold"]
     chosen = [at for at, call in enumerate(case.calls) if call.path.startswith("memory")]
     for at in chosen:
@@ -116,7 +116,9 @@ def small_disk(tmp_path):
     place = tmp_path / "disk"
     place.mkdir()
     try:
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", place], capture_output=True, text=True)
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", place], capture_output=True, text=True
+        )
     except OSError as error:
         pytest.skip(f"no mount here: {error}")
     if done.returncode:

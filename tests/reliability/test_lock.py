@@ -7,8 +7,8 @@ import os
 import signal
 
 import pytest
-from faults import go, outcome, tiny
 
+from faults import go, outcome, tiny
 from wayfare.core.store import Store
 from wayfare.errors import StoreError
 from wayfare.strategies.fedavg import FedAvg
@@ -82,7 +82,7 @@ def test_one_winner(starters, tmp_path, figure):
 
 
 def test_a_run_in_use(tmp_path):
-    """The second one refuses, names the first, and leaves everything as it is; kill -9 of the first frees the folder."""
+    """The second one refuses, names the first and leaves everything as it is; kill -9 of the first frees it."""
     folder, experiment = tmp_path / "run", tiny(FedAvg(), rounds=1)
     go(experiment, tmp_path / "whole")
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Damage to what is on disk: every changed bit and every missing byte is noticed, and the run goes back to what is sound."""
+"""Damage to what is on disk: every changed bit and missing byte is noticed, and the run goes back to what is sound."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from faults import complete_lines, go, outcome, tiny
 
+from faults import complete_lines, go, outcome, tiny
 from wayfare.core.bundle import Bundle, digest
 from wayfare.core.memory import Memories
 from wayfare.core.store import Store

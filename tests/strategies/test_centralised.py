@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from toy import Lab, bits, line, weight
 
+from toy import Lab, bits, line, weight
 from wayfare.core.protocols import Training
 from wayfare.data.partition.split import Split
 from wayfare.experiment import POOLED, Crowd, Evaluation, Experiment

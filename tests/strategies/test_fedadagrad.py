@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from toy import reply, weight
 
+from toy import reply, weight
 from wayfare.core.bundle import Bundle
 from wayfare.strategies.fedadagrad import FedAdagrad
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import pytest
-from toy import reply, weight
 
+from toy import reply, weight
 from wayfare.core.bundle import Bundle
 from wayfare.strategies.fedadam import FedAdam
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from toy import Lab, cloud, line, reply, weight
 
+from toy import Lab, cloud, line, reply, weight
 from wayfare.core.bundle import Bundle
 from wayfare.core.seeds import rng_for
 from wayfare.strategies.fedavg import FedAvg

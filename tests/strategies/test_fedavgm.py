@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from toy import Lab, bits, cloud, reply, weight
-
 from wayfare.core.bundle import Bundle
 from wayfare.core.protocols import Training
 from wayfare.strategies.fedavgm import FedAvgM

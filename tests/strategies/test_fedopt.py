@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from counting import SRC, code_lines, mentions
 from toy import Lab, cloud, reply, weight
-
 from wayfare.components import find, names
 from wayfare.core.bundle import Bundle
 from wayfare.core.protocols import Training
@@ -32,7 +32,9 @@ def test_server_learning_rate_by_hand() -> None:
     state = FedOpt(server_lr=0.5).merge(begin(1), [("a", reply(5, n=3)), ("b", reply(1, n=1))])
     # mean (3*5 + 1)/4 = 4, d = 4 - 1 = 3, w = 1 + 3/2
     assert weight(state) == 2.5
-    assert weight(FedOpt(server_lr=2.0, weighting="uniform").merge(begin(1), [("a", reply(5, 3)), ("b", reply(1))])) == 5
+    assert (
+        weight(FedOpt(server_lr=2.0, weighting="uniform").merge(begin(1), [("a", reply(5, 3)), ("b", reply(1))])) == 5
+    )
 
 
 def test_server_learning_rate_one_is_the_plain_mean_up_to_rounding(tmp_path: Path) -> None:

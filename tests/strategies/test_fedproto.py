@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from toy import Lab, bits, cloud, plane
 
+from toy import Lab, bits, cloud, plane
 from wayfare.core.bundle import Bundle, digest
 from wayfare.core.protocols import Training
 from wayfare.strategies.fedproto import FedProto, multi_hot

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+
 from counting import SRC, code_lines, mentions
 from toy import ONE_BATCH, Lab, bits, cloud, line, scalar, weight
-
 from wayfare.core.bundle import Bundle
 from wayfare.core.protocols import Batch, Output, Training
 from wayfare.strategies.fedavg import FedAvg
@@ -71,6 +71,6 @@ def test_it_is_as_short_as_its_formula() -> None:
 
 
 def test_the_counter_counts() -> None:
-    text = '"""Doc\nstring."""\n\n# comment\nimport a  # more\n\n\ndef f():\n    """Doc."""\n    return (\n        1\n    )\n'
+    text = '"""Doc\nstring."""\n\n# comment\nimport a  # more\n\ndef f():\n    """Doc."""\n    return (\n    1\n    )\n'
     assert code_lines(text) == 5  # import, def, and the return of three lines
     assert len(mentions("FEDAVG")) > 5

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from toy import Lab, line, weight
 
+from toy import Lab, line, weight
 from wayfare.core.protocols import Training
 from wayfare.core.seeds import rng_for
 from wayfare.strategies.fedvc import FedVC

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from toy import Lab, bits, line, weight
-
 from wayfare.strategies.local import Local
 
 

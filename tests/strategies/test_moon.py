@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from toy import ONE_BATCH, Lab, Toy, bits, cloud
 
+from toy import ONE_BATCH, Lab, Toy, bits, cloud
 from wayfare.core.bundle import Bundle, digest
 from wayfare.core.protocols import Training
 from wayfare.strategies.fedavg import FedAvg
@@ -24,7 +24,9 @@ def here(*w: float) -> dict[str, torch.Tensor]:
 
 def point(*target: float) -> tuple[Toy, list[np.ndarray]]:
     """The features are the two weights themselves (x = 1), pulled to a target; they begin at (1, 0)."""
-    return Toy(torch.ones(3, 1), torch.tensor([target] * 3, dtype=torch.float32), torch.tensor([[1.0], [0.0]])), [np.arange(3)]
+    return Toy(torch.ones(3, 1), torch.tensor([target] * 3, dtype=torch.float32), torch.tensor([[1.0], [0.0]])), [
+        np.arange(3)
+    ]
 
 
 def test_contrast_by_hand() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from toy import ONE_BATCH, Lab, bits, cloud, line, reply, scalar, weight
 
+from toy import ONE_BATCH, Lab, bits, cloud, line, reply, scalar, weight
 from wayfare.core.bundle import Bundle
 from wayfare.core.protocols import Batch, Output, Training
 from wayfare.strategies.fedavg import FedAvg

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from toy import Lab, bits, cloud, line, weight
 
+from toy import Lab, bits, cloud, line, weight
 from wayfare.core.protocols import Policy, Training
 from wayfare.errors import ConfigError, DeviceError
 from wayfare.strategies.fedadagrad import FedAdagrad

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from toy import Lab, bits, cloud, line, weight
 
+from toy import Lab, bits, cloud, line, weight
 from wayfare.core.protocols import Policy, Training
 from wayfare.errors import ConfigError, DeviceError
 from wayfare.strategies.fedadam import FedAdam
@@ -92,7 +92,9 @@ def test_when_nobody_can_it_is_not_the_devices_fault(tmp_path) -> None:
 
 def test_a_fault_stops_the_run_if_so_wished(tmp_path) -> None:
     lab = Lab(empty(line([4.0], [1.0], [1.0]), 2), FedAvg(), tmp_path, policy=Policy(on_error="raise"))
-    with pytest.raises(DeviceError, match=r"device 'c2', program 'train': WayfareError: .* no training samples") as told:
+    with pytest.raises(
+        DeviceError, match=r"device 'c2', program 'train': WayfareError: .* no training samples"
+    ) as told:
         lab.play()
     assert "Traceback" in told.value.detail
 

@@ -72,7 +72,8 @@ class Traffic:
                 admit(reply, expects, anchors, self.policy, self.round, self.size_of(device))
             except Refusal as refusal:
                 self.refused.append(
-                    {"device": device, "reason": str(refusal)[:_MAX_REASON]} | ({"group": self.group} if self.group else {})
+                    {"device": device, "reason": str(refusal)[:_MAX_REASON]}
+                    | ({"group": self.group} if self.group else {})
                 )
                 if failures and self.policy.on_error == "raise":
                     raise failures[0] from None

@@ -25,9 +25,10 @@ class File:
             raise DataError(f"cannot read this partition: {error.strerror}", file=self.path) from error
         known = split.provenance.get("labels_sha256")
         found = hashlib.sha256(np.ascontiguousarray(labels, "<i8").tobytes()).hexdigest()
-        if split.provenance.get("samples", len(labels)) != len(labels) or (known and known != found):
+        samples = split.provenance.get("samples", len(labels))
+        if samples != len(labels) or (known and known != found):
             raise DataError(
-                f"this partition was drawn over other data ({split.provenance.get('samples')} samples, here {len(labels)})",
+                f"this partition was drawn over other data ({samples} samples, here {len(labels)})",
                 file=self.path,
                 remedy="draw it again for this data",
             )
