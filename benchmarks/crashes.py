@@ -44,6 +44,14 @@ QUICK = 6
 LINE = re.compile(r'\d+ +(\w+)\((?:\d+<([^>]*)>|(?:AT_FDCWD(?:<[^>]*>)?, )?"([^"]*)")')
 
 
+def unavailable():
+    """Why this cannot be measured here, if it cannot."""
+    if shutil.which("strace") is None:
+        return "strace is not installed here"
+    tried = subprocess.run(["strace", "-f", "-o", os.devnull, "true"], capture_output=True, text=True)
+    return f"strace may not trace here: {tried.stderr.strip()}" if tried.returncode else ""
+
+
 def command(folder):
     wayfare = [sys.executable, "-c", "from wayfare.cli import main; main()"]
     recipe = str(folder.with_name("recipe.toml"))
@@ -63,7 +71,7 @@ def enumerate_points(place):
     folder, log = place / "whole" / "run", place / "log"
     done = strace(folder, "--seccomp-bpf", "-y", "-o", str(log), "-e", f"trace={','.join(CALLS)}")
     if done.returncode:
-        raise RuntimeError(f"strace cannot run it here (status {done.returncode}): {done.stderr.strip()[-500:]}")
+        raise RuntimeError(f"the run without a crash failed (status {done.returncode}): {done.stderr[-2000:]}")
     touched = collections.defaultdict(list)
     for call, behind, path in LINE.findall(log.read_text(errors="replace")):
         inside = Path(behind or path)
@@ -83,13 +91,17 @@ def crash(place, call, number, files):
 
 def mend(folder, engine, model):
     """Go on: whether the model is the same, and how many rounds that were on record are gone."""
-    from wayfare import Experiment, resume, run
+    from wayfare import Experiment, WayfareError, resume, run
 
     before = record(folder)
-    if (folder / "experiment.toml").exists():
-        summary = resume(folder, engine)
-    else:
-        summary = run(Experiment.read(folder.with_name("recipe.toml")), folder, engine)
+    try:
+        if (folder / "experiment.toml").exists():
+            summary = resume(folder, engine)
+        else:
+            summary = run(Experiment.read(folder.with_name("recipe.toml")), folder, engine)
+    except WayfareError as error:
+        print(f"{folder.parent.name}: {error}", file=sys.stderr)
+        summary = {"model_sha256": None}
     after = record(folder)
     return summary["model_sha256"] == model, sum(line not in after for line in before)
 
@@ -97,9 +109,8 @@ def mend(folder, engine, model):
 def record(folder):
     """The complete lines of a run."""
     path = folder / "rounds.jsonl"
-    return (
-        [line for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")] if path.exists() else []
-    )
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    return [line for line in lines if line.endswith(b"\n")]
 
 
 def sample(touched, count):
@@ -151,16 +162,12 @@ def main():
         if errors.is_terminal:
             errors.print(f"{done} of {of}", end="\r")
 
-    reason = "" if shutil.which("strace") else "strace is not installed here"
-    if not reason:
-        with tempfile.TemporaryDirectory(prefix="crashes-") as place:
-            try:
-                model, count, rows = measure(Path(place), args.quick, args.parallel, tick)
-            except RuntimeError as error:
-                reason = str(error)
+    reason = unavailable()
     if reason:
         print(json.dumps({"benchmark": "crashes", "skipped": reason}) if args.json else f"skipped: {reason}")
         return 0
+    with tempfile.TemporaryDirectory(prefix="crashes-") as place:
+        model, count, rows = measure(Path(place), args.quick, args.parallel, tick)
     total = sum(rows.values(), collections.Counter())
     figures = {"points in the run": count, "points tried": total["points"], "killed there": total["reached"],
                "identical models": total["identical"], "rounds lost": total["lost"],
@@ -179,9 +186,7 @@ def main():
         for name, wanted in targets.items():
             mark = "[green]met[/green]" if met[name] else "[red]MISSED[/red]"
             console.print(f"{mark}  {name}: {figures[name]} (target {wanted})", highlight=False)
-        console.print(
-            f"{total['points']} of {count} points in {figures['seconds']} s, model {model[:12]}", highlight=False
-        )
+        console.print(f"{total['points']} of {count} points, {figures['seconds']} s", highlight=False)
     return 0 if all(met.values()) else 1
 
 

@@ -29,8 +29,9 @@ class Outer:
         """Inside another class."""
 
 class Plain(FedAvg.__base__):
-    """Not a dataclass, though it can merge."""
+    """Not a dataclass, though it can do things."""
     def merge(self, state, replies): ...
+    def __call__(self, labels, rng): ...
 
 class NotOne:
     """Cannot merge."""

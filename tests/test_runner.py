@@ -145,7 +145,7 @@ def test_a_failing_device_is_counted_and_the_round_goes_on(tmp_path):
 
 def test_below_the_quorum_rounds_are_void_and_then_the_run_stops(tmp_path):
     e = replace(SMALL, strategy=Picky(failing="c0,c1,c2,c3"), rounds=9)
-    with pytest.raises(QuorumError, match="3 rounds in a row.*no battery"):
+    with pytest.raises(QuorumError, match=r"3 rounds in a row.*no battery"):
         run(e, tmp_path / "run", "local")
     hashes = {line["checkpoint"]["sha256"] for line in lines(tmp_path / "run")}
     assert len(hashes) == 1 and all(line["void"] for line in lines(tmp_path / "run")[1:])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
+import operator
 import pkgutil
 import typing
 from typing import Any
@@ -29,15 +30,17 @@ def find(kind: str, name: str) -> type[Any]:
     if ":" in name:
         module_name, _, attribute = name.partition(":")
         try:
-            found = getattr(importlib.import_module(module_name), attribute)
-        except (ImportError, AttributeError, ValueError) as error:
+            found = operator.attrgetter(attribute)(importlib.import_module(module_name))
+        except (ImportError, AttributeError, ValueError, TypeError) as error:
             raise ConfigError(f"{kind} {name!r} cannot be imported: {error}") from error
     else:
         found = _in_module(f"{package}.{name}", ability) if name.isidentifier() else None
         if found is None:
-            raise unknown(kind, name, names(kind), "or give package.module:Name of your own")
-    if not (isinstance(found, type) and callable(getattr(found, ability, None))):
+            raise ConfigError(f"{unknown(kind, name, names(kind))}, or package.module:Name of your own")
+    if not (isinstance(found, type) and ability in dir(found)):
         raise ConfigError(f"{name!r} is not a {kind}: it has no {ability}()")
+    if kind != "engine" and not dataclasses.is_dataclass(found):
+        raise ConfigError(f"{name!r} must be a dataclass: its fields are the settings")
     return found
 
 

@@ -65,7 +65,7 @@ def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> Conf
     """A ConfigError that lists what is known and offers the nearest spelling."""
     names = sorted(known)
     near = get_close_matches(name, names, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = f"; did you mean {near[0]!r}?" if near else "."
     return ConfigError(
         f"{where + ': ' if where else ''}unknown {kind} {name!r}{hint} Known: {', '.join(names) or 'none'}"
     )

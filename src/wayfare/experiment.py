@@ -77,7 +77,10 @@ class Experiment:
     @classmethod
     def from_toml(cls, text: str) -> Experiment:
         """From the text of a recipe."""
-        return cls.from_table(tomllib.loads(text))
+        try:
+            return cls.from_table(tomllib.loads(text))
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"not a readable recipe: {error}") from error
 
     @classmethod
     def from_table(cls, table: dict[str, Any], name: str = "") -> Experiment:
@@ -291,7 +294,7 @@ def _toml(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=True)
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
     return repr(value)
@@ -334,6 +337,8 @@ def _check_ranges(e: Experiment) -> None:
         (p.deadline > 0, "policy.deadline", p.deadline),
         (p.max_void >= 1, "policy.max_void", p.max_void),
         (p.max_change > 0, "policy.max_change", p.max_change),
+        (p.max_norm > 0, "policy.max_norm", p.max_norm),
+        (p.max_examples >= 1, "policy.max_examples", p.max_examples),
     ]:
         if not wanted:
             raise ConfigError(f"{name} = {value} is out of range")

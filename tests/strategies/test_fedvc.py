@@ -63,3 +63,11 @@ def test_epochs_do_not_matter(tmp_path: Path) -> None:
         for e, t in enumerate([Training(lr=0.5, batch_size=1), Training(lr=0.5, batch_size=1, epochs=7)])
     ]
     assert ends[0] == ends[1]
+
+
+def test_a_virtual_client_has_exactly_that_many_samples() -> None:
+    own = np.arange(10)
+    small = FedVC(examples=24).virtual(own, rng_for(1))
+    assert len(small) == 24 and set(np.bincount(small)) == {2, 3}  # each twice, four of them three times
+    large = FedVC(examples=4).virtual(own, rng_for(1))
+    assert len(large) == 4 == len(set(large)) and set(large) <= set(own)

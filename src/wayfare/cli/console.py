@@ -26,7 +26,7 @@ Settings = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="Change a setting of the recipe: training.lr=0.1, strategy.name=fedprox. Repeatable.",
+        help="Change a setting of the recipe: training.lr=0.1, strategy.name=moon. Repeatable.",
         metavar="KEY=VALUE",
     ),
 ]

@@ -149,7 +149,7 @@ def describe(kind: str, name: str) -> dict[str, Any]:
 
 def _about(path: Path) -> str:
     try:
-        return str(tomllib.loads(path.read_text()).get("about", ""))
+        return str(tomllib.loads(path.read_text(encoding="utf-8")).get("about", ""))
     except (tomllib.TOMLDecodeError, OSError) as error:
         return f"unreadable: {error}"
 

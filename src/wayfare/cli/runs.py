@@ -175,7 +175,7 @@ def _many(
             place = folder / name
             watch = Watch(progress, experiment.rounds, f"[{number}/{len(plan)}] {name}")
             if (place / "experiment.toml").exists():
-                if (place / "experiment.toml").read_text() != experiment.to_toml():
+                if (place / "experiment.toml").read_text(encoding="utf-8") != experiment.to_toml():
                     raise ConfigError(f"{place} holds a run with other settings: remove it, or choose another --out")
                 summaries.append(continue_run(place, machine, track=_track(track), listen=watch))
             else:

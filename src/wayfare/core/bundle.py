@@ -70,9 +70,9 @@ class Bundle:
         seen: set[int] = set()
         for section, name, tensor in self._items():
             data = plain(tensor)
-            if data.numel() and data.data_ptr() in seen:
-                data = data.clone()  # the library refuses two names for one memory
-            seen.add(data.data_ptr())
+            if data.numel() and data.untyped_storage().data_ptr() in seen:
+                data = data.clone()  # the library refuses names that share memory
+            seen.add(data.untyped_storage().data_ptr())
             flat[section + _SEPARATOR + name] = data
         # one metadata key: the order of several is not fixed by the library
         names = {section: list(weights) for section, weights in self.tensors.items()}
@@ -90,7 +90,7 @@ class Bundle:
                 for section, names in about["names"].items()
             }
             values = about["values"]
-        except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise StoreError(f"not a Wayfare bundle: {error}") from error
         if flat or not isinstance(values, dict) or not all(isinstance(v, int | float | str) for v in values.values()):
             raise StoreError("not a Wayfare bundle: its table of contents does not match its tensors")

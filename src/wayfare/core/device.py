@@ -6,6 +6,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,10 @@ class Device:
         if self._client is None:
             self._client = self._bench.clients(self.id)
         return self._client
+
+    def hold(self, train: np.ndarray) -> None:
+        """For the rest of this call, train on these samples instead."""
+        self._client = replace(self.client, train=train)
 
     def rng(self, purpose: str) -> np.random.Generator:
         """Random numbers that depend on run, round, device and purpose only."""

@@ -6,6 +6,7 @@ going round several times, large ones stopping early; all replies weigh the same
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -30,7 +31,14 @@ class FedVC(FedAvg):
         return [int(i) for i in rng.choice(len(sizes), count, replace=False, p=shares / shares.sum())]
 
     def client(self, device: Device, message: Bundle) -> Bundle:
+        held = len(device.client.train)
+        device.hold(self.virtual(device.client.train, device.rng("virtual")))
         net = device.network(self.resume(device, message))
-        steps = max(1, round(self.examples / device.training.batch_size))
+        steps = math.ceil(self.examples / device.training.batch_size)  # one pass
         result = device.train(net, message, self.extra(device, net, message), iterations=steps)
-        return Bundle({"model": snapshot(net)}, result)
+        return Bundle({"model": snapshot(net)}, {**result, "n": held})
+
+    def virtual(self, samples: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Exactly `examples` samples: all of them as often as they fit, and a random part for the rest."""
+        whole, rest = divmod(self.examples, len(samples))
+        return np.concatenate([np.tile(samples, whole), rng.permutation(samples)[:rest]])
