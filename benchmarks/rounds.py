@@ -4,8 +4,8 @@
 
 The same work everywhere (benchmarks/peers/work.py): 100 clients, 10 of them per round, a small CNN on 32x32x3 images,
 two model sizes. Every peer runs in a process of its own, in an environment of its own where they conflict. Repeats are
-interleaved, and a ratio is the median over repeats of ratios within one repeat, because the machine is noisy; CPU seconds
-stand beside wall seconds. `moved` is the norm of what the weights changed by: equal where the arithmetic is.
+interleaved, and a ratio is the median over repeats of ratios within one repeat, because machines are noisy; CPU
+seconds stand beside wall seconds. `moved` is the norm of what the weights changed by: equal where the arithmetic is.
 Exit status 1 when a target is missed.
 """
 
@@ -104,7 +104,8 @@ def show(runs, sizes, targets):
         out.print(table)
     for row in targets:
         mark = "[green]met[/green]" if row["met"] else "[red]MISSED[/red]"
-        out.print(f"{mark}  {row['size']}: {row['target']} {row['ratio']:.2f} (at least {row['least']})", highlight=False)
+        figure = f"{row['ratio']:.2f} (at least {row['least']})"
+        out.print(f"{mark}  {row['size']}: {row['target']} {figure}", highlight=False)
 
 
 def main():

@@ -59,13 +59,15 @@ def main():
         command = [sys.executable, __file__, "--clients", str(clients)] + (["--quick"] if args.quick else [])
         rows.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
     ratio = rows[1]["peak_mib"] / rows[0]["peak_mib"]
-    target = {"target": "peak memory, 1,000,000 against 10,000 clients", "ratio": ratio, "most": 1.2, "met": ratio <= 1.2}
+    what = "peak memory, 1,000,000 against 10,000 clients"
+    target = {"target": what, "ratio": ratio, "most": 1.2, "met": ratio <= 1.2}
     if args.json:
         print(json.dumps({"runs": rows, "targets": [target], "met": target["met"]}))
     else:
         table = Table("clients", "per round", "s/round", "peak MiB")
         for row in rows:
-            table.add_row(f"{row['clients']:,}", str(per_round), f"{row['seconds_per_round']:.2f}", f"{row['peak_mib']:.0f}")
+            figures = f"{row['seconds_per_round']:.2f}", f"{row['peak_mib']:.0f}"
+            table.add_row(f"{row['clients']:,}", str(per_round), *figures)
         console = Console()
         console.print(table)
         mark = "[green]met[/green]" if target["met"] else "[red]MISSED[/red]"

@@ -311,4 +311,4 @@ def test_cut_weights_are_refused(tmp_path: Path) -> None:
 def test_the_only_pickle_that_is_read_is_read_with_weights_only() -> None:
     text = Path(weights.__file__).read_text()
     assert text.count("torch.load(") == 2  # the docstring and the call
-    assert "torch.load(source, map_location=\"cpu\", weights_only=True)" in text
+    assert 'torch.load(source, map_location="cpu", weights_only=True)' in text
