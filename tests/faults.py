@@ -29,6 +29,7 @@ from wayfare.engines.pool import Pool
 from wayfare.experiment import Evaluation, Experiment
 from wayfare.runner import resume, run
 from wayfare.strategies.fedavg import FedAvg
+from wayfare.strategies.scaffold import Scaffold
 from wayfare.tasks.objects import Objects
 from wayfare.topologies.server import Server
 
@@ -55,13 +56,12 @@ def go(experiment: Experiment, folder: Path, engine: Any = "local", **rest: Any)
 def outcome(folder: Path) -> dict[str, Any]:
     """Everything of a finished run that must not depend on engine, order or interruptions."""
     summary = json.loads((folder / "summary.json").read_text())
-    lines = [json.loads(line) for line in complete_lines(folder).splitlines()]
     return {
         "model": summary["model_sha256"],
         "file": (folder / "model.safetensors").read_bytes(),
         "metrics": summary["metrics"],
         "memory": Memories(folder / "memory").digest("control"),
-        "rounds": [{key: value for key, value in line.items() if key not in CLOCKS} for line in lines],
+        "rounds": rounds(folder),
         "litter": sorted(path.name for path in folder.rglob("*.tmp")),
     }
 
@@ -71,6 +71,25 @@ def complete_lines(folder: Path) -> bytes:
     path = folder / "rounds.jsonl"
     data = path.read_bytes() if path.exists() else b""
     return data[: data.rfind(b"\n") + 1]
+
+
+def rounds(folder: Path) -> list[dict[str, Any]]:
+    """The complete lines of the record, without clocks."""
+    lines = [json.loads(line) for line in complete_lines(folder).splitlines()]
+    return [{key: value for key, value in line.items() if key not in CLOCKS} for line in lines]
+
+
+def remains(folder: Path) -> frozenset[tuple[str, bytes]]:
+    """What is in a folder, but for clocks: resuming equal remains is the same thing twice."""
+    found = set()
+    for path in folder.rglob("*"):
+        data = b"a folder" if path.is_dir() else path.read_bytes()
+        if path.name == "rounds.jsonl":
+            torn = data[len(complete_lines(folder)) :]
+            data = repr(rounds(folder)).encode() + torn
+        if path.name != "lock":
+            found.add((str(path.relative_to(folder)), data))
+    return frozenset(found)
 
 
 # ---- at every call
@@ -358,6 +377,27 @@ class Dies(Misbehaves):
 
     def misbehave(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class DiesLater(Scaffold):
+    """The process is killed when its device has remembered and not yet answered, in its second round."""
+
+    devices: tuple[str, ...] = ()
+    once: str = ""
+
+    def client(self, device: Device, message: Bundle) -> Bundle:
+        memories, mark = device._bench.memories, Path(self.once) / device.id
+        if device.id in self.devices and device.memory and not mark.exists():
+            mark.touch()
+            real = memories.save
+
+            def save(*args: Any) -> None:
+                real(*args)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+            memories.save = save  # type: ignore[method-assign]
+        return super().client(device, message)
 
 
 class Stops(Misbehaves):

@@ -148,6 +148,18 @@ def test_a_disk_that_is_really_full(cases, small_disk, figure, name):
     figure(f"{name}: a real disk full at {full} places: {full} errors, one hash after room was made")
 
 
+@unfixed
+def test_a_full_disk_under_a_pool(cases, pools, small_disk):
+    """The workers find the disk full when their devices remember; the run stops with their message."""
+    case, folder, ballast = cases["scaffold"], small_disk / "run", small_disk / "ballast"
+    free = shutil.disk_usage(small_disk).free
+    ballast.write_bytes(bytes(free - 44 * 1024))
+    with pytest.raises(StoreError, match=r"cannot write .*memory.*No space left on device"):
+        go(case.experiment, folder, pools[2])
+    ballast.unlink()
+    case.go_on(folder)
+
+
 def test_a_disk_that_cannot_be_written(cases, small_disk):
     folder = small_disk / "run"
     go(cases["fedavg"].experiment, folder)

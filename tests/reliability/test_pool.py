@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import faults
-from faults import Dawdles, Dies, Differs, Fails, Stops, complete_lines, go, tiny
+from faults import Dawdles, Dies, DiesLater, Differs, Fails, Stops, complete_lines, go, outcome, tiny
 from wayfare.core.bundle import Bundle
 from wayfare.core.protocols import Policy
 from wayfare.engines import pool as pool_module
@@ -23,6 +22,7 @@ from wayfare.engines import shared
 from wayfare.engines.pool import Pool
 from wayfare.errors import DeviceError, StoreError
 from wayfare.strategies.fedavg import FedAvg
+from wayfare.strategies.scaffold import Scaffold
 
 SCRIPT = """
 from faults import Dawdles, tiny
@@ -105,16 +105,56 @@ def soon(condition, seconds=20.0):
     return condition()
 
 
+# ---- workers that hang
+
+
+def test_stopped(pool, expected, tmp_path, monkeypatch):
+    """It is killed at the deadline and its device counts as late; the round goes on, and the pool as well."""
+    monkeypatch.setattr(pool_module, "_GRACE", 0.2)
+    go(tiny(FedAvg(), rounds=1), tmp_path / "warm", pool)  # the deadline is for workers that are ready
+    before, deadline = pool.replaced, 5.0
+    experiment = tiny(Stops(devices=("c3",)), rounds=1, policy=Policy(deadline=deadline))
+    began = time.monotonic()
+    go(experiment, tmp_path / "run", pool)
+    assert time.monotonic() - began < deadline + 5
+    assert refused(tmp_path / "run")[1] == {"c3": "failed: late: no reply before the round's deadline"}
+    assert sorted(lines(tmp_path / "run")[1]["clients"]) == ["c0", "c1", "c2"]
+    assert pool.replaced == before + 1
+    assert go(tiny(FedAvg()), tmp_path / "after", pool)["model_sha256"] == expected
+
+
+def test_all_stopped(pool, expected, tmp_path, monkeypatch):
+    """No wait without an end, even if nobody answers."""
+    monkeypatch.setattr(pool_module, "_GRACE", 0.2)
+    everyone = Stops(devices=("c0", "c1", "c2", "c3"))
+    with pytest.raises(DeviceError, match="late"):
+        go(tiny(everyone, rounds=1, policy=Policy(deadline=1.0)), tmp_path / "run", pool)
+
+
+@pytest.mark.parametrize("deadline", [math.inf, 1e12])
+def test_no_deadline(pool, expected, tmp_path, deadline):
+    assert go(tiny(FedAvg(), policy=Policy(deadline=deadline)), tmp_path / "run", pool)["model_sha256"] == expected
+
+
 # ---- workers that die
 
 
 def test_killed_while_training(pool, expected, tmp_path):
     """The worker is replaced and the device is asked again: not a bit differs."""
     before = pool.replaced
-    summary = go(tiny(Dies(devices=("c1", "c2"), once=str(tmp_path))), tmp_path / "run", pool)
-    assert pool.replaced == before + 2
+    summary = go(tiny(Dies(devices=("c1",), once=str(tmp_path))), tmp_path / "run", pool)
+    assert pool.replaced == before + 1
     assert summary["model_sha256"] == expected
     assert summary["refused"] == 0
+
+
+def test_killed_after_it_has_remembered(pool, expected, tmp_path):
+    """Its memory of this round is on disk, its answer is not: asked again, it begins from the memory before."""
+    go(tiny(Scaffold()), tmp_path / "whole")
+    go(tiny(DiesLater(devices=("c1",), once=str(tmp_path))), tmp_path / "run", pool)
+    mine, whole = outcome(tmp_path / "run"), outcome(tmp_path / "whole")
+    assert mine["memory"] == whole["memory"]
+    assert mine["rounds"] == whole["rounds"]
 
 
 def test_killed_from_outside(pool, expected, tmp_path):
@@ -150,37 +190,6 @@ def test_always_killed(pool, expected, tmp_path):
     assert lines(tmp_path / "run")[1]["clients"] == [c for c in lines(tmp_path / "run")[1]["clients"] if c != "c2"]
     assert len(lines(tmp_path / "run")[1]["clients"]) == 3
     assert pool.replaced == before + 2
-
-
-# ---- workers that hang
-
-
-def test_stopped(pool, expected, tmp_path, monkeypatch):
-    """It is killed at the deadline and its device counts as late; the round goes on, and the pool as well."""
-    monkeypatch.setattr(pool_module, "_GRACE", 0.2)
-    go(tiny(FedAvg(), rounds=1), tmp_path / "warm", pool)  # the deadline is for workers that are ready
-    before, deadline = pool.replaced, 5.0
-    experiment = tiny(Stops(devices=("c3",)), rounds=1, policy=Policy(deadline=deadline))
-    began = time.monotonic()
-    go(experiment, tmp_path / "run", pool)
-    assert time.monotonic() - began < deadline + 5
-    assert refused(tmp_path / "run")[1] == {"c3": "failed: late: no reply before the round's deadline"}
-    assert sorted(lines(tmp_path / "run")[1]["clients"]) == ["c0", "c1", "c2"]
-    assert pool.replaced == before + 1
-    assert go(tiny(FedAvg()), tmp_path / "after", pool)["model_sha256"] == expected
-
-
-def test_all_stopped(pool, expected, tmp_path, monkeypatch):
-    """No wait without an end, even if nobody answers."""
-    monkeypatch.setattr(pool_module, "_GRACE", 0.2)
-    everyone = Stops(devices=("c0", "c1", "c2", "c3"))
-    with pytest.raises(DeviceError, match="late"):
-        go(tiny(everyone, rounds=1, policy=Policy(deadline=1.0)), tmp_path / "run", pool)
-
-
-@pytest.mark.parametrize("deadline", [math.inf, 1e12])
-def test_no_deadline(pool, expected, tmp_path, deadline):
-    assert go(tiny(FedAvg(), policy=Policy(deadline=deadline)), tmp_path / "run", pool)["model_sha256"] == expected
 
 
 # ---- programs that fail
@@ -279,8 +288,8 @@ def script(folder, devices, seconds):
     """A caller's own script, without `if __name__ == "__main__"`; these devices take so much longer to train."""
     (folder / "marks").mkdir()
     (folder / "script.py").write_text(SCRIPT.format(devices=devices, seconds=seconds))
-    here = str(Path(faults.__file__).parent)
-    return {"args": [sys.executable, "script.py"], "cwd": folder, "env": {**os.environ, "PYTHONPATH": here}}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return {"args": [sys.executable, "script.py"], "cwd": folder, "env": environment}
 
 
 def test_script_without_a_main_guard(expected, tmp_path):
@@ -300,12 +309,16 @@ def test_killed_parent_leaves_no_workers(pool, tmp_path, ready):
         else:  # round 0 is done, and the first devices of round 1 are dealt to workers that are not there yet
             assert soon(lambda: (tmp_path / "out" / "rounds.jsonl").exists(), 120)
             assert soon(lambda: list(place.glob(f"wayfare-{parent.pid}-*/message-*")))
+            time.sleep(0.3)  # now their orders are in the pipe
         workers = [int(pid) for pid in Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()]
         assert len(workers) == 2
     finally:
         parent.kill()
         parent.wait()
-    assert soon(lambda: all(gone(pid) for pid in workers), 3 if ready else 30)
-    assert list(place.glob(f"wayfare-{parent.pid}-*"))
+    soon(lambda: all(gone(pid) for pid in workers), 3 if ready else 30)
+    left = [pid for pid in workers if not gone(pid)]
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert not left
     shared.folder().rmdir()
     assert not list(place.glob(f"wayfare-{parent.pid}-*"))

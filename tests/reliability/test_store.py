@@ -16,6 +16,7 @@ from wayfare.core.memory import Memories
 from wayfare.core.store import Store
 from wayfare.data.partition.split import load_split
 from wayfare.errors import DataError, StoreError, WayfareError
+from wayfare.experiment import Evaluation
 from wayfare.runner import resume
 from wayfare.strategies.scaffold import Scaffold
 
@@ -91,7 +92,7 @@ def test_cut_checkpoint(store, figure):
 
 
 def test_flipped_checkpoint(store, figure):
-    name, before, count = "checkpoints/000002.safetensors", digest(state(1)["model"]), 4000
+    name, before, count = "checkpoints/000002.safetensors", digest(state(1)["model"]), 3000
     data, rng = store.read(name), random.Random(0)
     header = range(8 * (8 + int.from_bytes(data[:8], "little")))
     for bit in [*rng.sample(header, count // 4), *rng.sample(range(8 * len(data)), count - count // 4)]:
@@ -232,6 +233,15 @@ def test_memory_of_an_unfinished_round_is_not_seen(tmp_path):
     assert memories.load("a", 5).values["round"] == 4
 
 
+def test_memories_go_back_with_the_checkpoint(ended):
+    """What devices learnt in a round that does not count is forgotten."""
+    assert list(ended.glob("memory/*/*@3"))
+    (ended / "checkpoints/000003.safetensors").unlink()
+    (ended / "memory/12/.c0@4.tmp").write_bytes(b"half a mem")
+    Store(ended).latest(lambda text: None)
+    assert sorted(path.name for path in ended.glob("memory/*/*")) == [f"c{c}@{r}" for c in range(4) for r in (1, 2)]
+
+
 # ---- the files that begin a run
 
 
@@ -274,6 +284,21 @@ def test_run_with_a_changed_experiment(ended):
     path.write_bytes(path.read_bytes().replace(b"lr = 0.05", b"lr = 0.15"))
     with pytest.raises(StoreError, match=r"experiment\.toml"):
         resume(ended, "local", rounds=4)
+
+
+@pytest.mark.xfail(strict=True, reason="best.safetensors has no checksum: what was changed becomes the result")
+def test_run_with_a_damaged_best_model(tmp_path):
+    """The model of the best round is kept beside the checkpoints, and is the result of the run."""
+    folder = tmp_path / "run"
+    go(tiny(Scaffold(), evaluation=Evaluation(test=False, clients=2, monitor="clients/loss")), folder)
+    expected, path = outcome(folder)["model"], folder / "best.safetensors"
+    path.write_bytes(flipped(path.read_bytes(), 8 * path.stat().st_size - 30))
+    try:
+        resume(folder, "local")
+    except StoreError as error:
+        assert str(path) in str(error)
+    else:
+        assert outcome(folder)["model"] == expected
 
 
 def test_not_a_run_folder(tmp_path):
