@@ -1,6 +1,6 @@
 """Kill -9 at the system calls of a run, resume, compare: crash points, identical models, rounds lost.
 
-    python benchmarks/crashes.py [--quick] [--json] [--parallel N]
+    python benchmarks/crashes.py [--quick] [--json] [--points N] [--parallel N]
 
 A real `wayfare run` (SCAFFOLD on the digits, 3 rounds, devices that remember) is killed by strace when it enters its
 n-th write, pwrite64, fsync, rename, openat, unlink, ftruncate or mkdir that touches the run folder, for every n. Each
@@ -75,7 +75,8 @@ def enumerate_points(place):
     touched = collections.defaultdict(list)
     for call, behind, path in LINE.findall(log.read_text(errors="replace")):
         inside = Path(behind or path)
-        if inside == folder or folder in inside.parents:
+        drawn = inside.name.startswith((".report.html", "report.html"))  # from the rest, under a name of its process
+        if (inside == folder or folder in inside.parents) and not drawn:
             touched[call].append(str(inside.relative_to(folder)))
     return json.loads(done.stdout)["model_sha256"], dict(touched)
 
@@ -125,16 +126,16 @@ def sample(touched, count):
     return chosen
 
 
-def measure(place, quick, parallel, tick):
+def measure(place, wanted, parallel, tick):
     from wayfare.engines.pool import Pool
 
     model, touched = enumerate_points(place)
     files = sorted({file for names in touched.values() for file in names})
     count = sum(map(len, touched.values()))
-    points = sample(touched, QUICK if quick else count)
+    points = sample(touched, wanted or count)
     rows = {call: collections.Counter(points=0, reached=0, identical=0, lost=0) for call, _ in points}
     with contextlib.ExitStack() as stack:
-        engines = ["local"] if quick else ["local", stack.enter_context(Pool(2))]
+        engines = ["local", *([] if wanted == QUICK else [stack.enter_context(Pool(2))])]
         threads = stack.enter_context(concurrent.futures.ThreadPoolExecutor(parallel))
         crashed = {threads.submit(crash, place, call, number, files): (call, number) for call, number in points}
         for tried, future in enumerate(concurrent.futures.as_completed(crashed), start=1):
@@ -154,6 +155,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="six points, under a minute")
     parser.add_argument("--json", action="store_true", help="figures, targets and which are met, as JSON")
+    parser.add_argument("--points", type=int, default=0, help="a sample of so many points")
     parser.add_argument("--parallel", type=int, default=os.cpu_count() or 1, help="runs at a time")
     args = parser.parse_args()
     began, console, errors = time.monotonic(), Console(), Console(stderr=True)
@@ -167,7 +169,7 @@ def main():
         print(json.dumps({"benchmark": "crashes", "skipped": reason}) if args.json else f"skipped: {reason}")
         return 0
     with tempfile.TemporaryDirectory(prefix="crashes-") as place:
-        model, count, rows = measure(Path(place), args.quick, args.parallel, tick)
+        model, count, rows = measure(Path(place), args.points or (QUICK if args.quick else 0), args.parallel, tick)
     total = sum(rows.values(), collections.Counter())
     figures = {"points in the run": count, "points tried": total["points"], "killed there": total["reached"],
                "identical models": total["identical"], "rounds lost": total["lost"],

@@ -14,6 +14,7 @@ from wayfare.experiment import Evaluation
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.scaffold import Scaffold
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 SETTINGS = list(itertools.product((1, 2, 4), (False, True)))  # workers, backward
 WATCHED = Evaluation(every=2, test=False, clients=2, monitor="clients/loss")  # its best model is one more file
 

@@ -254,7 +254,7 @@ def test_held_replies_are_bounded(pool, expected, tmp_path, figure, strategy):
     go(tiny(strategy, clients=100, rounds=1), tmp_path / "run", pool, listen=count)
     assert handed == 100
     assert most_held <= 4 * pool.workers
-    assert pool.most_files <= 4 * pool.workers + 1
+    assert pool.most_files <= 5 * pool.workers  # their messages, and the replies that are being written
     figure(f"100 devices on 2 workers: at most {most_held} replies held, {pool.most_files} files in shared memory")
 
 
