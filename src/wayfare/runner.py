@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import platform
@@ -11,6 +12,7 @@ import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -67,7 +69,10 @@ def resume(
     if not folder.is_dir():
         raise StoreError(f"there is no run folder {folder}")
     with store.held():
-        table = tomllib.loads(store.read("experiment.toml").decode())
+        try:
+            table = tomllib.loads(store.read("experiment.toml").decode())
+        except ValueError as error:
+            raise StoreError(f"{folder / 'experiment.toml'} is damaged: {error}") from error
         if rounds is not None:
             table["rounds"] = rounds
         return _Run(Experiment.from_table(table), store, listen).go(engine, workers, track)
@@ -115,6 +120,7 @@ class _Run:
                 experiment.seed, experiment.rounds, self.crowd.size_of, self._heard,
             )  # fmt: skip
             first = len(store.lines)
+            self._check_unchanged()
             self._remembering = {id for line in store.lines for id in line["kept"]}
             watchers = trackers(track, store.folder, dict(flatten(tomllib.loads(spec))), first)
             for watcher in watchers:
@@ -145,6 +151,13 @@ class _Run:
             store.write("partition.json", partition_summary(split, experiment))
             store.write("partition.safetensors", split.pack())
         store.write("environment.json", environment(experiment, machine))
+
+    def _check_unchanged(self) -> None:
+        """The rounds so far must be of this experiment: going on with another would mix two runs."""
+        lines = self.store.lines
+        if lines and lines[-1]["experiment"] != fingerprint(self.experiment):
+            path = self.store.folder / "experiment.toml"
+            raise StoreError(f"{path} was changed since round {lines[-1]['round']}: put it back, or begin a new run")
 
     def _stored_split(self) -> Population:
         path = self.store.folder / "partition.safetensors"
@@ -195,9 +208,12 @@ class _Run:
             "cold": [id for id in traffic.cold if id in self._remembering],  # it has forgotten what it once knew
             "kept": traffic.kept,
             "void": round.void,
+            "experiment": fingerprint(self.experiment),
         }
         if self._improves(line):
-            self.store.write("best.safetensors", _model_file(round.state, round.number))
+            best = _model_file(round.state, round.number)
+            line["best_sha256"] = hashlib.sha256(best).hexdigest()
+            self.store.write("best.safetensors", best)
         self.store.commit(line, round.state)
         self._remembering |= set(traffic.kept)
         for watcher in watchers:
@@ -307,6 +323,8 @@ class _Run:
         chosen = self._best_round() if self.experiment.evaluation.monitor else lines[-1]["round"]
         if self.experiment.evaluation.monitor:
             model = store.read("best.safetensors")
+            if hashlib.sha256(model).hexdigest() != lines[chosen]["best_sha256"]:
+                raise StoreError(f"{store.folder / 'best.safetensors'} is damaged: its checksum does not match")
         else:
             state = store.state(lines[-1])
             model = _model_file(state, chosen)
@@ -331,6 +349,11 @@ class _Run:
 
     def _heard(self, device: str) -> None:
         self.listen("device", {"device": device})
+
+
+def fingerprint(experiment: Experiment) -> str:
+    """What ties a round to its experiment: all of it but the number of rounds, which may grow."""
+    return hashlib.sha256(replace(experiment, rounds=1).to_toml().encode()).hexdigest()
 
 
 def _newest(lines: list[dict[str, Any]]) -> dict[str, float]:

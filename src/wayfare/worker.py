@@ -24,7 +24,7 @@ import torch
 from wayfare.core.device import Bench
 from wayfare.core.protocols import Failure
 from wayfare.engines import shared
-from wayfare.engines.programs import perform
+from wayfare.engines.programs import keep_freed_memory, perform
 from wayfare.errors import StoreError
 
 
@@ -33,6 +33,7 @@ def main(descriptor: int, parent: int) -> None:
     faulthandler.enable()
     die_with_parent(parent)
     torch.set_num_threads(1)
+    keep_freed_memory()
     pipe = Connection(descriptor)
     bench: Bench | None = None
     opening: dict[str, Any] = {}

@@ -16,8 +16,6 @@ from wayfare.errors import StoreError
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.scaffold import Scaffold
 
-unfixed = pytest.mark.xfail(strict=True, reason="programs.perform makes a failed device of it, and the round goes on")
-
 
 class Case:
     """A run of two rounds, what it gives undisturbed, and the calls by which it changes its folder."""
@@ -87,7 +85,6 @@ def test_every_call_fails(cases, tmp_path, figure, code, stays):
            "0 silent, one hash after")  # fmt: skip
 
 
-@unfixed
 @pytest.mark.timeout(900)
 def test_every_call_of_a_memory_fails(cases, tmp_path, figure):
     """What a device remembers is part of the run: if it cannot be kept, the run stops and does not go on without."""
@@ -127,7 +124,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", place], check=True)
 
 
-@pytest.mark.parametrize("name", ["fedavg", pytest.param("scaffold", marks=unfixed)])
+@pytest.mark.parametrize("name", ["fedavg", "scaffold"])
 def test_a_disk_that_is_really_full(cases, small_disk, figure, name):
     case, full = cases[name], 0
     for room in range(0, 160, 8):
@@ -148,7 +145,6 @@ def test_a_disk_that_is_really_full(cases, small_disk, figure, name):
     figure(f"{name}: a real disk full at {full} places: {full} errors, one hash after room was made")
 
 
-@unfixed
 def test_a_full_disk_under_a_pool(cases, pools, small_disk):
     """The workers find the disk full when their devices remember; the run stops with their message."""
     case, folder, ballast = cases["scaffold"], small_disk / "run", small_disk / "ballast"

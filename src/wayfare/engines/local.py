@@ -11,7 +11,7 @@ import torch
 from wayfare.core.bundle import Bundle
 from wayfare.core.device import Bench
 from wayfare.core.protocols import Failure
-from wayfare.engines.programs import perform
+from wayfare.engines.programs import keep_freed_memory, perform
 
 
 class Local(AbstractContextManager["Local"]):
@@ -25,6 +25,7 @@ class Local(AbstractContextManager["Local"]):
     def open(self, spec: str, folder: str, bench: Callable[[], Bench]) -> None:
         """Serve this experiment from now on."""
         torch.set_num_threads(1)
+        keep_freed_memory()
         self._bench = bench
 
     def call(

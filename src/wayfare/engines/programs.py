@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import math
 import time
 import traceback
@@ -29,6 +31,14 @@ def evaluate(device: Device, message: Bundle) -> Bundle:
     return Bundle({}, {"n": max(n, 1), **{f"metric/{name}": float(value) for name, value in metrics.items()}})
 
 
+def keep_freed_memory() -> None:
+    """Tell glibc not to hand freed memory back: otherwise every step maps its activations anew."""
+    with contextlib.suppress(OSError, AttributeError):
+        library = ctypes.CDLL(None)
+        library.mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
+        library.mallopt(-3, 32 * 2**20)  # M_MMAP_THRESHOLD, its largest
+
+
 PROGRAMS: dict[str, Program] = {"train": train, "evaluate": evaluate}
 REMEMBERING = frozenset({"train"})  # programs after which a device's memory is kept
 
@@ -37,17 +47,16 @@ def perform(bench: Bench, program: str, id: str, message: Bundle, deadline: floa
     """Be that device for the length of one program."""
     if time.monotonic() > deadline:
         return Failure("late: not started before the round's deadline")
+    round = int(message.number("round"))
+    keeps = program in REMEMBERING
+    # What fails outside the program is the disk, not the device: a StoreError stops the run.
+    # A program that writes memory reads what was before its round, so doing it again gives the same bits.
+    device = bench.device(id, round, round - 1 if keeps else round, deadline)
+    cold = not device.memory
     try:
-        round = int(message.number("round"))
-        keeps = program in REMEMBERING
-        # a program that writes memory reads what was before its round, so doing it again gives the same bits
-        device = bench.device(id, round, round - 1 if keeps else round, deadline)
-        cold = not device.memory
         reply = PROGRAMS[program](device, message)
-        if keeps and device.memory:
-            bench.memories.save(id, round, device.memory)
-        return Bundle(
-            reply.tensors, {**reply.values, "round": round, "cold": cold, "kept": keeps and bool(device.memory)}
-        )
     except Exception as error:  # whatever goes wrong on a device must not take the others along
         return Failure(f"{type(error).__name__}: {error}", traceback.format_exc())
+    if keeps and device.memory:
+        bench.memories.save(id, round, device.memory)
+    return Bundle(reply.tensors, {**reply.values, "round": round, "cold": cold, "kept": keeps and bool(device.memory)})
