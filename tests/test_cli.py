@@ -143,7 +143,13 @@ def test_a_second_run_does_not_overwrite_the_first(capsys):
 
 def test_an_interrupted_run_says_how_to_go_on():
     command = [sys.executable, "-c", "from wayfare.cli import main; main()", "run", "quickstart", "--out", "run"]
-    process = subprocess.Popen([*command, "--rounds", "500", *FAST], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*command, "--rounds", "500", *FAST],
+        stderr=subprocess.PIPE,
+        text=True,
+        # a shell that runs the tests in the background has Ctrl-C ignored, and children inherit that
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     deadline = time.monotonic() + 60
     while not Path("run/rounds.jsonl").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
