@@ -146,15 +146,16 @@ def _make(folder: Path) -> None:
 def _publish(part: Path, target: Path) -> None:
     try:
         for file in part.iterdir():
-            _sync(file)
-        _sync(part)
+            sync(file)
+        sync(part)
         part.rename(target)
-        _sync(target.parent)
+        sync(target.parent)
     except OSError as error:
         raise _unwritable(target, error) from error
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Bring a file or a folder's names to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

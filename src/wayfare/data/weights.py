@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, safe_open
 
+from wayfare.data.cache import sync
 from wayfare.errors import DataError
 
 if TYPE_CHECKING:
@@ -64,9 +65,9 @@ def import_weights(source: Path, target: Path) -> dict[str, str | int]:
         target.parent.mkdir(parents=True, exist_ok=True)
         _run_fenced(source, part)
         facts: dict[str, str | int] = {"sha256": _sha256(part), "tensors": _count(part), "bytes": part.stat().st_size}
-        _sync(part)
+        sync(part)
         part.replace(target)
-        _sync(target.parent)
+        sync(target.parent)
     except OSError as error:
         raise DataError(f"cannot be written: {error.strerror or error}", file=target) from error
     finally:
@@ -80,14 +81,6 @@ def _count(part: Path) -> int:
             return len(list(file.keys()))
     except SafetensorError as error:
         raise DataError(f"the conversion failed: {error}", file=part) from error
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _sha256(path: Path) -> str:
