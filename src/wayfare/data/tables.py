@@ -136,7 +136,7 @@ def read_csv(
         if not row:
             continue
         if len(row) != len(names):
-            problems.add(f"{len(row)} fields, the header has {len(names)}", path, line, remedy="mend or remove the line")
+            problems.add(f"{len(row)} fields, the header has {len(names)}", path, line, remedy="mend the line")
             continue
         values = []
         try:
