@@ -11,7 +11,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from wayfare.components import find
 from wayfare.core.bundle import Bundle, digest
 from wayfare.core.device import Bench
 from wayfare.core.federation import Federation, Round
@@ -31,6 +30,7 @@ from wayfare.data.partition.heterogeneity import counts, describe
 from wayfare.data.partition.split import Population, load_split
 from wayfare.errors import ConfigError, DataError, QuorumError, StoreError
 from wayfare.experiment import Crowd, Experiment, flatten
+from wayfare.machine import opened
 from wayfare.tracking import Tracker, trackers
 
 Listener = Callable[[str, dict[str, Any]], None]  # hears ("round", line), ("device", {...}), ("warning", {...})
@@ -76,18 +76,6 @@ def resume(
         if rounds is not None:
             table["rounds"] = rounds
         return _Run(Experiment.from_table(table), store, listen).go(engine, workers, track)
-
-
-@contextmanager
-def opened(engine: str | Any, workers: int = 0) -> Iterator[Any]:
-    """An engine by name, closed at the end; one that is given open is left open."""
-    if not isinstance(engine, str):
-        yield engine
-        return
-    if engine == "auto":
-        engine = "pool" if (workers or os.cpu_count() or 1) > 1 else "local"
-    with find("engine", engine)(workers=workers) as made:
-        yield made
 
 
 class _Run:

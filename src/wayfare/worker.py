@@ -43,13 +43,12 @@ def main(descriptor: int, parent: int) -> None:
         except (EOFError, OSError):
             return
         if "open" in frame:
-            bench, opening = None, frame
+            opening, bench = frame, None
+            with contextlib.suppress(Exception):  # in time for the first order; its reply tells what is wrong
+                bench = built(opening)
             continue
         try:
-            if bench is None:
-                from wayfare.experiment import Experiment
-
-                bench = Experiment.from_toml(opening["open"]).bench(Path(opening["folder"]))
+            bench = bench or built(opening)
             outcome = answer(bench, frame)
         except StoreError as error:  # a full disk is no fault of the device: leaving it out would change the result
             outcome = {"stopped": str(error)}
@@ -59,6 +58,13 @@ def main(descriptor: int, parent: int) -> None:
             pipe.send_bytes(json.dumps(outcome).encode())
         except OSError:
             return
+
+
+def built(opening: dict[str, Any]) -> Bench:
+    """The experiment's bench, from its text."""
+    from wayfare.experiment import Experiment
+
+    return Experiment.from_toml(opening["open"]).bench(Path(opening["folder"]))
 
 
 def die_with_parent(parent: int) -> None:

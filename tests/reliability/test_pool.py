@@ -73,9 +73,10 @@ def expected(tmp_path_factory, pool):
 
 @pytest.fixture(autouse=True)
 def tidy(pool):
-    """Whatever happened, nothing is left in shared memory after a run, and all workers are there and idle."""
+    """Whatever happened, all workers are there and idle, and shared memory holds but the files to be written again."""
     yield
-    assert pool.files == []
+    assert all(file.startswith("reply-") for file in pool.files)
+    assert len(pool.files) <= 5 * pool.workers
     assert len(pool.pids) == 2
     assert all(worker.job is None for worker in pool._crew)
 
@@ -234,7 +235,7 @@ def test_left_early(pool, expected, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         go(tiny(FedAvg()), tmp_path / "run", pool, listen=interrupt)
-    assert soon(lambda: pool.files == [])
+    assert soon(lambda: set(pool.files) <= {Path(file).name for file in pool._free})
     assert go(tiny(FedAvg()), tmp_path / "run", pool)["model_sha256"] == expected
 
 
@@ -256,7 +257,7 @@ def test_held_replies_are_bounded(pool, expected, tmp_path, figure, strategy):
     go(tiny(strategy, clients=100, rounds=1), tmp_path / "run", pool, listen=count)
     assert handed == 100
     assert most_held <= 4 * pool.workers
-    assert pool.most_files <= 5 * pool.workers  # their messages, and the replies that are being written
+    assert pool.most_files <= 9 * pool.workers  # a window of messages, one of replies, and those being merged
     figure(f"100 devices on 2 workers: at most {most_held} replies held, {pool.most_files} files in shared memory")
 
 

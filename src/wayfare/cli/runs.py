@@ -22,6 +22,7 @@ from wayfare.cli.console import (
     watching,
 )
 from wayfare.errors import ConfigError, unknown
+from wayfare.machine import opened
 from wayfare.reports.compare import compare, write_page
 from wayfare.reports.record import Record
 from wayfare.reports.report import write_report
@@ -56,17 +57,21 @@ def run(
 
     The same experiment gives the same model, bit for bit, whatever the engine, the workers or interruptions.
     """
-    from wayfare.experiment import Experiment
-
+    path = recipe_path(recipe)
     changes = parse_settings(set_) | {k: v for k, v in (("rounds", rounds), ("seed", seed)) if v is not None}
-    experiment = Experiment.read(recipe_path(recipe), changes)
-    folder = out or fresh_folder(experiment.name)
+    with opened(engine, workers) as machine:
+        from wayfare.experiment import Experiment
+
+        experiment = Experiment.read(path, changes)
+        folder = out or fresh_folder(experiment.name)
+        if seeds == 1:
+            summary = _one(experiment, folder, machine, track)
+        else:
+            plan = {f"seed-{s}": experiment.with_seed(s) for s in range(experiment.seed, experiment.seed + seeds)}
+            summaries = _many(plan, folder, machine, track)
     if seeds == 1:
-        summary = _one(experiment, folder, engine, workers, track)
         answer(summary, json, run_table(Record.read(folder)), f"report: {_report(folder)}")
         return
-    summaries = _many({f"seed-{s}": experiment.with_seed(s) for s in range(experiment.seed, experiment.seed + seeds)},
-                      folder, engine, workers, track)  # fmt: skip
     comparison = compare([folder])
     page = write_page(comparison, folder / "compare.html")
     answer(over_seeds(folder, summaries), json, compare_table(comparison), f"page: {page}")
@@ -81,12 +86,12 @@ def resume(
     json: Json = False,
 ) -> None:
     """Continue a run where it stopped: interrupted, killed, or finished and now extended."""
-    from wayfare.runner import resume as continue_run
-
     if (folder / "experiment.toml").exists() or not any(folder.glob("seed-*/experiment.toml")):
-        with interruptible(f"wayfare resume {folder}"), watching() as progress:
+        with interruptible(f"wayfare resume {folder}"), opened(engine, workers) as machine, watching() as progress:
+            from wayfare.runner import resume as continue_run
+
             watch = Watch(progress, rounds or _rounds(folder), folder.name)
-            summary = continue_run(folder, engine, workers, _track(track), rounds, watch)
+            summary = continue_run(folder, machine, track=_track(track), rounds=rounds, listen=watch)
         answer(summary, json, run_table(Record.read(folder)), f"report: {_report(folder)}")
         return
     raise ConfigError(f"{folder} holds several runs: resume one of {sorted(p.name for p in folder.glob('seed-*'))}")
@@ -140,37 +145,35 @@ def reproduce_recipe(
     track: list[str] | None,
 ) -> tuple[dict[str, Any], list[Any]]:
     """All cells of a recipe; returns the result and what to show of it."""
-    from wayfare.experiment import Experiment, flatten, override, read_table
+    with opened(engine, workers) as machine:
+        from wayfare.experiment import Experiment, flatten, override, read_table
 
-    table = override(read_table(path), changes)
-    cells: dict[str, Any] = table.pop("cells", {})
-    if not cells:
-        raise ConfigError(f"{path} has no [cells.NAME] tables: it is one experiment, for `wayfare run`")
-    for name in filter(None, only.split(",")):
-        if name not in cells:
-            raise unknown("cell", name, cells, str(path))
-    chosen = [name for name in cells if not only or name in only.split(",")]
-    plan: dict[str, Experiment] = {}
-    for name in chosen:
-        experiment = Experiment.from_table(override(table, dict(flatten(cells[name]))), name)
-        for seed in range(experiment.seed, experiment.seed + seeds):
-            plan[name if seeds == 1 else f"{name}/seed-{seed}"] = experiment.with_seed(seed)
-    _many(plan, folder, engine, workers, track)
+        table = override(read_table(path), changes)
+        cells: dict[str, Any] = table.pop("cells", {})
+        if not cells:
+            raise ConfigError(f"{path} has no [cells.NAME] tables: it is one experiment, for `wayfare run`")
+        for name in filter(None, only.split(",")):
+            if name not in cells:
+                raise unknown("cell", name, cells, str(path))
+        chosen = [name for name in cells if not only or name in only.split(",")]
+        plan: dict[str, Experiment] = {}
+        for name in chosen:
+            experiment = Experiment.from_table(override(table, dict(flatten(cells[name]))), name)
+            for seed in range(experiment.seed, experiment.seed + seeds):
+                plan[name if seeds == 1 else f"{name}/seed-{seed}"] = experiment.with_seed(seed)
+        _many(plan, folder, machine, track)
     comparison = compare([folder / name for name in chosen])
     page = write_page(comparison, folder / "index.html", str(table.get("name", path.stem)), str(table.get("about", "")))
     return comparison.as_dict() | {"page": str(page)}, [compare_table(comparison), f"page: {page}"]
 
 
-def _many(
-    plan: dict[str, Experiment], folder: Path, engine: str, workers: int, track: list[str] | None
-) -> list[dict[str, Any]]:
+def _many(plan: dict[str, Experiment], folder: Path, machine: Any, track: list[str] | None) -> list[dict[str, Any]]:
     """Run experiments one after another on one engine, continuing what is begun and leaving what is done."""
-    from wayfare.runner import opened
     from wayfare.runner import resume as continue_run
     from wayfare.runner import run as begin_run
 
     summaries = []
-    with interruptible("the same command again"), opened(engine, workers) as machine, watching() as progress:
+    with interruptible("the same command again"), watching() as progress:
         for number, (name, experiment) in enumerate(plan.items(), start=1):
             place = folder / name
             watch = Watch(progress, experiment.rounds, f"[{number}/{len(plan)}] {name}")
@@ -184,13 +187,13 @@ def _many(
     return summaries
 
 
-def _one(experiment: Experiment, folder: Path, engine: str, workers: int, track: list[str] | None) -> dict[str, Any]:
+def _one(experiment: Experiment, folder: Path, machine: Any, track: list[str] | None) -> dict[str, Any]:
     from wayfare.runner import run as begin_run
 
     err.print(f"run folder: {folder}", highlight=False)
     with interruptible(f"wayfare resume {folder}"), watching() as progress:
         watch = Watch(progress, experiment.rounds, experiment.name)
-        summary = begin_run(experiment, folder, engine, workers, _track(track), watch)
+        summary = begin_run(experiment, folder, machine, track=_track(track), listen=watch)
     for skipped in summary["skipped_files"][:5]:
         err.print(f"[yellow]left out[/yellow] {skipped['file']}: {skipped['reason']}", highlight=False, soft_wrap=True)
     if len(summary["skipped_files"]) > 5:

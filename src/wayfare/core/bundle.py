@@ -151,14 +151,16 @@ def load_into(net: nn.Module, weights: Mapping[str, Tensor]) -> None:
 def mean(pairs: Iterable[tuple[float, Mapping[str, Tensor]]]) -> Weights:
     """The weighted mean in one pass: float64 accumulators, a few models in memory however many are averaged."""
     total, sums, like = 0.0, {}, {}  # type: float, dict[str, Tensor], dict[str, Tensor]
+    wide: Weights = {}  # each tensor once more, as float64: adding across types takes twice as long
     for weight, weights in pairs:
         total += weight
         for name, tensor in weights.items():
             if name not in sums:
                 sums[name] = tensor.to(torch.float64) * weight
+                wide[name] = torch.empty_like(sums[name])
                 like[name] = torch.empty((), dtype=tensor.dtype, device=tensor.device)
             else:
-                sums[name].add_(tensor, alpha=weight)
+                sums[name].add_(wide[name].copy_(tensor), alpha=weight)
     return {name: (s / total).to(like[name].dtype) for name, s in sums.items()}
 
 

@@ -11,15 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import TracebackType
@@ -31,6 +28,8 @@ from wayfare.core.bundle import Bundle
 from wayfare.core.device import Bench
 from wayfare.core.protocols import Failure
 from wayfare.engines import shared
+from wayfare.engines.crew import Worker, hire, hire_all
+from wayfare.engines.programs import keep_freed_memory
 from wayfare.errors import StoreError
 
 
@@ -43,39 +42,26 @@ class _Job:
     tries: int = 0
 
 
-@dataclass
-class _Worker:
-    process: subprocess.Popen[bytes]
-    pipe: Connection
-    job: _Job | None = None
-    reply: str = ""  # the file in which it leaves its answer
-
-    def send(self, frame: dict[str, Any]) -> None:
-        self.pipe.send_bytes(json.dumps(frame).encode())
-
-    def stop(self) -> None:
-        with contextlib.suppress(OSError):
-            self.pipe.close()
-        self.process.kill()
-        self.process.wait()
-
-
 class Pool(AbstractContextManager["Pool"]):
     """Runs devices on this machine's cores."""
 
-    def __init__(self, workers: int = 0) -> None:
-        self.workers = workers or os.cpu_count() or 1
+    def __init__(self, workers: int = 0, crew: list[Worker] | None = None) -> None:
+        self._crew = crew or hire_all(workers)
+        self.workers = len(self._crew)
         self.replaced = 0
         self._folder = shared.folder()
         self._files = 0
+        self._free: list[str] = []  # files for replies that nobody looks at any more
         self._opening: dict[str, Any] | None = None
         self._size: Callable[[str], int] = lambda id: 0
         self._threads = torch.get_num_threads()
-        self._crew = [self._hire() for _ in range(self.workers)]
 
     def open(self, spec: str, folder: str, bench: Callable[[], Bench]) -> None:
         """Serve this experiment from now on; the workers build it themselves."""
         torch.set_num_threads(1)
+        keep_freed_memory()
+        while self._free:  # the next models may be of another size
+            Path(self._free.pop()).unlink(missing_ok=True)
         self._opening = {"open": spec, "folder": folder}
         for worker in list(self._crew):
             try:
@@ -93,7 +79,7 @@ class Pool(AbstractContextManager["Pool"]):
         source = enumerate(requests)
         window: list[_Job] = []  # asked, not yet started
         done: dict[int, tuple[str, Bundle | Failure]] = {}  # answered, not yet handed out
-        running: dict[Connection, _Worker] = {}
+        running: dict[Connection, Worker] = {}
         messages = _Messages(self._folder)
         handed, exhausted = 0, False
         try:
@@ -124,14 +110,13 @@ class Pool(AbstractContextManager["Pool"]):
                     self._replace(worker)
             messages.clear()
 
-    def _idle(self) -> list[_Worker]:
+    def _idle(self) -> list[Worker]:
         return [worker for worker in self._crew if worker.job is None]
 
     def _start(
-        self, worker: _Worker, program: str, job: _Job, running: dict[Connection, _Worker], deadline: float
+        self, worker: Worker, program: str, job: _Job, running: dict[Connection, Worker], deadline: float
     ) -> None:
-        worker.job, worker.reply = job, str(self._folder / f"reply-{self._files}")
-        self._files += 1
+        worker.job, worker.reply = job, self._free.pop() if self._free else self._new_file()
         left = deadline - time.monotonic()
         frame = {"do": program, "device": job.device, "message": job.message, "reply": worker.reply, "seconds": left}
         running[worker.pipe] = worker
@@ -139,14 +124,14 @@ class Pool(AbstractContextManager["Pool"]):
             worker.send(frame)
 
     def _collect(
-        self, running: dict[Connection, _Worker], window: list[_Job], deadline: float
+        self, running: dict[Connection, Worker], window: list[_Job], deadline: float
     ) -> Iterator[tuple[_Job, Bundle | Failure]]:
         left = deadline + _GRACE - time.monotonic()
         ready = wait(list(running), timeout=min(max(left, 0.0), _NAP))  # the system's own timeouts have a limit
         if not ready and left <= 0:
             for pipe, worker in list(running.items()):
                 del running[pipe]
-                yield worker.job, Failure("late: no reply before the round's deadline")  # type: ignore[misc]
+                yield worker.job, Failure("late: no reply before the round's deadline")
                 self._replace(worker)
             while window:
                 yield window.pop(), Failure("late: not started before the round's deadline")
@@ -166,34 +151,28 @@ class Pool(AbstractContextManager["Pool"]):
                 continue
             if "stopped" in frame:
                 raise StoreError(frame["stopped"])
+            free = partial(self._free.append, worker.reply)
+            worker.reply = ""
             if "failed" in frame:
+                free()
                 yield job, Failure(frame["failed"], frame["detail"])
             else:
-                yield job, shared.get(frame["reply"], unlink=True)
+                yield job, shared.get(frame["reply"], unused=free)
 
-    def _replace(self, worker: _Worker) -> int:
-        worker.stop()
+    def _new_file(self) -> str:
+        self._files += 1
+        return str(self._folder / f"reply-{self._files}")
+
+    def _replace(self, worker: Worker) -> int:
+        status = worker.stop()
         if worker.reply:
             Path(worker.reply).unlink(missing_ok=True)
         self.replaced += 1
-        fresh = self._hire()
+        fresh = hire()
         if self._opening is not None:
             fresh.send(self._opening)
         self._crew[self._crew.index(worker)] = fresh
-        return worker.process.returncode
-
-    def _hire(self) -> _Worker:
-        ours, theirs = socket.socketpair()
-        environment = {
-            **os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
-            "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
-        }  # fmt: skip
-        process = subprocess.Popen(
-            [sys.executable, "-m", "wayfare.worker", str(theirs.fileno()), str(os.getpid())],
-            pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
-        theirs.close()
-        return _Worker(process, Connection(ours.detach()))
+        return status
 
     def close(self) -> None:
         """Send the workers home."""

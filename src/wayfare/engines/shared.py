@@ -6,6 +6,8 @@ import mmap
 import os
 import shutil
 import tempfile
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,10 @@ def folder() -> Path:
 
 
 def put(bundle: Bundle, path: Path) -> dict[str, Any]:
-    """Write a bundle's tensors to a file that another process will map; returns the header it needs."""
+    """Write a bundle's tensors to a file that another process will map; returns the header it needs.
+
+    A file that is there already is written over: its memory is taken, and taking memory costs more than copying.
+    """
     tensors, offset = {}, 0
     layout: dict[str, dict[str, tuple[str, list[int], int]]] = {}
     for section, weights in bundle.tensors.items():
@@ -40,14 +45,15 @@ def put(bundle: Bundle, path: Path) -> dict[str, Any]:
                 tensors[offset] = source
             offset += -(-source.nbytes // _ALIGN) * _ALIGN
     if offset:
-        with path.open("w+b") as file:
-            _reserve(file.fileno(), offset, path)
+        with path.open("r+b" if path.exists() else "w+b") as file:
+            if os.fstat(file.fileno()).st_size < offset:
+                _reserve(file.fileno(), offset, path)
             with mmap.mmap(file.fileno(), offset) as memory:
                 for start, source in tensors.items():
                     target = torch.frombuffer(memory, dtype=source.dtype, count=source.numel(), offset=start)
                     target.copy_(source.view(-1))
                     del target  # the map cannot be closed while a tensor looks at it
-    return {"path": str(path) if offset else "", "layout": layout, "values": bundle.values}
+    return {"path": str(path) if offset else "", "bytes": offset, "layout": layout, "values": bundle.values}
 
 
 def _reserve(handle: int, size: int, path: Path) -> None:
@@ -65,14 +71,15 @@ def _reserve(handle: int, size: int, path: Path) -> None:
         ) from error
 
 
-def get(header: dict[str, Any], unlink: bool = False) -> Bundle:
-    """The bundle behind a header, as views of the shared memory; it is freed with the last of them."""
+def get(header: dict[str, Any], unused: Callable[[], object] = lambda: None) -> Bundle:
+    """The bundle behind a header, as views of the shared memory; `unused` is called when the last of them is gone."""
     memory: mmap.mmap | None = None
     if header["path"]:
         with Path(header["path"]).open("rb") as file:  # a private map: what one process writes, no other sees
-            memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-        if unlink:
-            Path(header["path"]).unlink()
+            memory = mmap.mmap(file.fileno(), header["bytes"], access=mmap.ACCESS_COPY)
+        weakref.finalize(memory, unused).atexit = False
+    else:
+        unused()
     tensors: dict[str, dict[str, torch.Tensor]] = {}
     for section, weights in header["layout"].items():
         tensors[section] = {}
