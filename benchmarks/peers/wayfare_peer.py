@@ -7,8 +7,18 @@ admission gate, the log of rounds. Clients and batches are those of the other pe
 against theirs: Wayfare's own random numbers are looked up to learn which round and client they are for.
 """
 
+# ruff: noqa: E402  (what imports torch comes after the workers were started)
 import sys
 import tempfile
+from contextlib import ExitStack
+
+from wayfare.machine import opened
+
+STACK = ExitStack()
+if __name__ == "__main__":  # as the command line does it: workers start before torch is imported here
+    PROCESSES = int(sys.argv[sys.argv.index("--processes") + 1]) if "--processes" in sys.argv else 1
+    MACHINE = STACK.enter_context(opened("local" if PROCESSES == 1 else "pool", PROCESSES))
+
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -146,11 +156,10 @@ def main():
             losses.append(data["metrics"]["train/loss"])
             clock.lap()
 
-    engine = "local" if args.processes == 1 else "pool"
-    with tempfile.TemporaryDirectory() as place:
-        run(experiment, Path(place) / "run", engine, args.processes, listen=listen)
+    with STACK, tempfile.TemporaryDirectory() as place:
+        run(experiment, Path(place) / "run", MACHINE, listen=listen)
         model = Bundle.unpack((Path(place) / "run" / "model.safetensors").read_bytes())["model"]
-    common.report(f"wayfare {engine}", args.size, work, clock, losses, list(model.values()), out)
+    common.report(f"wayfare x{args.processes}", args.size, work, clock, losses, list(model.values()), out)
 
 
 if __name__ == "__main__":
