@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from wayfare.errors import DataError
 
 MOST = 1_000  # problems that are kept; more are only counted
+Progress = Callable[[int, int], None]  # pictures looked at, pictures in all
 
 
 class Problems:

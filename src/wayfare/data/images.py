@@ -16,10 +16,11 @@ import io
 import os
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
@@ -47,6 +48,7 @@ _UPRIGHT = {
 _SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"RIFF")
 _PNG_END = b"IEND\xaeB`\x82"
 _warning_filters = threading.RLock()
+Found = TypeVar("Found")
 
 
 def decode(source: Path | bytes, *, size: tuple[int, int] | None = None, max_pixels: int = MAX_PIXELS) -> np.ndarray:
@@ -99,14 +101,37 @@ def decode_all(
     return rows[: len(kept)], kept, skipped
 
 
+def inspect(path: Path, look: Callable[[Image.Image], Found]) -> Found:
+    """What `look` finds in a picture that is opened but not decoded: its EXIF, say. Failures are DataErrors, as above.
+
+    Only the start of the file is read, so this is quick for large photographs too.
+    """
+    start = b""
+    try:
+        _refuse_irregular(path)
+        with path.open("rb") as file, _strict_about_bombs():
+            start = file.read(16)
+            file.seek(0)
+            with Image.open(file, formats=FORMATS) as image:
+                if image.width * image.height > MAX_PIXELS:  # some formats keep EXIF behind the pixels
+                    raise DataError(f"too large: {image.width} x {image.height} pixels")
+                return look(image)
+    except Exception as error:  # as above
+        raise DataError(_reason(error, start), file=path) from error
+
+
 def _read(path: Path) -> bytes:
+    _refuse_irregular(path)
+    return path.read_bytes()
+
+
+def _refuse_irregular(path: Path) -> None:
     if not path.exists():
         raise DataError("no such file")
     if not path.is_file():  # opening a pipe would wait for ever
         raise DataError("not a regular file")
     if path.stat().st_size > MAX_BYTES:
         raise DataError(f"too large: {path.stat().st_size} bytes, at most {MAX_BYTES} are read")
-    return path.read_bytes()
 
 
 def _decode(data: bytes, size: tuple[int, int] | None, max_pixels: int) -> np.ndarray:

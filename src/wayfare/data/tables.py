@@ -113,13 +113,14 @@ def read_csv(
     also: Mapping[str, Parser] | None = None,
     key: str | None = None,
     delimiter: str = ",",
+    content: bytes | None = None,
 ) -> Table:
     """The named columns of a table with a header line; other columns are ignored.
 
     `also` are columns that may be absent: they are then absent from the table too. The values of `key` must be unique:
-    a row that repeats one is a problem.
+    a row that repeats one is a problem. `content` is what the file holds, where it is part of an archive.
     """
-    rows = _rows(path, delimiter)
+    rows = _rows(path, delimiter, content)
     _, header = next(rows, (1, []))
     names = [name.strip() for name in header]
     if missing := [name for name in columns if name not in names]:
@@ -131,6 +132,7 @@ def read_csv(
     wanted = [(name, names.index(name), parser) for name, parser in parsers.items()]
     kept: dict[str, list[Any]] = {name: [] for name in parsers}
     lines: list[int] = []
+    key_place = list(parsers).index(key) if key is not None else 0
     first_seen: dict[Any, int] = {}
     for line, row in rows:
         if not row:
@@ -146,7 +148,7 @@ def read_csv(
             problems.add(str(error), path, line, name, "mend or remove the line")
             continue
         if key is not None:
-            found = values[list(parsers).index(key)]
+            found = values[key_place]
             if (first := first_seen.setdefault(found, line)) != line:
                 problems.add(f"{_shown(str(found))} is on line {first} already", path, line, key, "remove one of them")
                 continue
@@ -156,9 +158,23 @@ def read_csv(
     return Table(path, kept, lines)
 
 
-def _rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def header(path: Path, delimiter: str = ",") -> list[str]:
+    """The names of a table's columns, for layouts in which they vary; only the first line is read."""
+    try:
+        if not path.is_file():
+            raise DataError("no such file" if not path.exists() else "not a regular file", path)
+        with path.open("rb") as file:
+            line = file.readline(MAX_FIELD).decode("utf-8-sig", "replace")
+        names = next(csv.reader([line], delimiter=delimiter), [])
+    except (OSError, ValueError, csv.Error) as error:
+        raise DataError(f"cannot be read: {error}", path, 1) from error
+    return [name.strip() for name in names]
+
+
+def _rows(path: Path, delimiter: str, content: bytes | None) -> Iterator[tuple[int, list[str]]]:
     csv.field_size_limit(MAX_FIELD)
-    reader = csv.reader(io.StringIO(read_text(path), newline=""), delimiter=delimiter)
+    found = read_text(path) if content is None else decode_text(content, path)
+    reader = csv.reader(io.StringIO(found, newline=""), delimiter=delimiter)
     try:
         for row in reader:
             yield reader.line_num, row
@@ -177,6 +193,11 @@ def read_text(path: Path) -> str:
         data = path.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise DataError(f"cannot be read: {error}", path) from error
+    return decode_text(data, path)
+
+
+def decode_text(data: bytes, path: Path) -> str:
+    """The same for bytes that were read already; `path` says where from."""
     try:
         found = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

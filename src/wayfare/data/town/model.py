@@ -151,7 +151,7 @@ class Item(NamedTuple):
     kind: str
     box: tuple[int, int, int, int]  # x0, y0, x1, y1 in pixels; x1 and y1 are outside
     area: int
-    segment: int  # its value in View.segments
+    segment: int  # its value in Truth.segments: its own place in Truth.items
 
 
 @dataclass(frozen=True)
@@ -163,6 +163,7 @@ class Truth:
     tags: tuple[str, ...]  # as a person would write them: incomplete, with synonyms and noise
     labels: tuple[str, ...]  # of truth.LABELS, several per photo
     attributes: tuple[str, ...]  # those of truth.ATTRIBUTES that hold
+    segments: np.ndarray  # int16 (H, W): index into items, -1 where a pixel belongs to none
 
 
 @dataclass(frozen=True)
