@@ -119,12 +119,12 @@ def _shown(metrics: dict[str, float]) -> list[str]:
 
 
 @contextmanager
-def interruptible(how_to_go_on: str) -> Iterator[None]:
+def interruptible(how_to_go_on: str, kept: str = "every completed round") -> Iterator[None]:
     """Ctrl-C ends cleanly and says how to go on."""
     try:
         yield
     except KeyboardInterrupt:
-        err.print("[yellow]Interrupted.[/yellow] Every completed round is kept. To go on:", highlight=False)
+        err.print(f"[yellow]Interrupted.[/yellow] {kept.capitalize()} is kept. To go on:", highlight=False)
         err.print(f"  {how_to_go_on}", markup=False, highlight=False, soft_wrap=True)
         raise
 

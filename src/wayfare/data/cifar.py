@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from wayfare.data.cache import is_pair, read_pair
+from wayfare.data.findings import Findings, Problems
 from wayfare.data.pictures import Pictures
 from wayfare.errors import DataError
 
@@ -43,6 +44,23 @@ def load(path: Path) -> tuple[Pictures, Pictures]:
     if list(folder.glob("data_batch_*.bin")):
         return _load(folder, ".bin", _read_binary, _binary_classes(folder / "batches.meta.txt"))
     return _load(folder, "", _read_python, _python_classes(folder / "batches.meta"))
+
+
+def recognises(path: Path) -> bool:
+    """Whether a folder holds CIFAR-10 in one of its forms."""
+    return path.is_dir() and any(list(folder.glob("data_batch_*")) for folder in (path, *(path / f for f in _FOLDERS)))
+
+
+def check(path: Path, strict: bool = False, progress: object = None) -> Findings:
+    """How many pictures there are of each class; a batch that is damaged is a DataError, since rows carry no names."""
+    train, test = load(path)
+    counts = {"training pictures": len(train), "test pictures": len(test), "classes": len(train.classes)}
+    found = np.bincount(train.labels, minlength=len(train.classes))
+    problems = Problems(strict)
+    for name, count in zip(train.classes, found):
+        if not count:
+            problems.add(f"no training picture of class {name!r}", path)
+    return Findings("cifar", path, counts | {name: int(count) for name, count in zip(train.classes, found)}, problems)
 
 
 def _folder(path: Path) -> Path:

@@ -15,16 +15,19 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from wayfare.data.cache import cache_dir, new_folder, read_pair, write_array, write_facts
-from wayfare.data.images import SUFFIXES, decode_all
+from wayfare.data.findings import Findings, Problems
+from wayfare.data.images import SUFFIXES, decode, decode_all
 from wayfare.data.pictures import Pictures, Skipped
 from wayfare.errors import DataError
+
+Progress = Callable[[int, int], None]
 
 _FORM = 1  # of the cache: raise it when decoding changes
 _OTHER_PICTURES = frozenset({".avif", ".bmp", ".gif", ".heic", ".heif", ".jxl", ".tif", ".tiff"})
@@ -63,6 +66,40 @@ def load(path: Path, size: tuple[int, int] = (64, 64), strict: bool = False) -> 
         others = f", and {len(train.skipped) - 1} more" if len(train.skipped) > 1 else ""
         raise DataError(f"{first.reason}{others}", file=first.file, remedy="remove it, or load without strict")
     return train, test
+
+
+def files_by_class(path: Path) -> dict[str, list[Path]]:
+    """The picture files of each class, to train and to test with; none is opened."""
+    listing = _list(path)
+    found: dict[str, list[Path]] = {name: [] for name in listing.classes}
+    for photo in listing.photos:
+        found[listing.classes[photo.label]].append(photo.file)
+    return found
+
+
+def recognises(path: Path) -> bool:
+    """Whether it is a folder of class folders with pictures in all of them."""
+    try:
+        return len(_list(path).classes) > 1
+    except (DataError, OSError):
+        return False
+
+
+def check(path: Path, strict: bool = False, progress: Progress | None = None) -> Findings:
+    """How many pictures each class has, and which of them cannot be read."""
+    listing, problems = _list(path), Problems(strict)
+    for item in listing.unread:
+        problems.add(item.reason, item.file)
+    for number, photo in enumerate(listing.photos):
+        try:
+            decode(photo.file)
+        except DataError as error:
+            problems.note(error)
+        if progress:
+            progress(number + 1, len(listing.photos))
+    sizes = {name: sum(p.label == i for p in listing.photos) for i, name in enumerate(listing.classes)}
+    counts = {"pictures": len(listing.photos), "classes": len(listing.classes), **sizes}
+    return Findings("folder", path, counts, problems)
 
 
 # ---- What is there

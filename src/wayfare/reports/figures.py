@@ -105,8 +105,8 @@ def curve_figure(name: str, title: str, curves: Sequence[Curve]) -> Figure:
             traces.append(trace)
             rounds.append(over_rounds)
             sent.append(over_sent)
-    layout = _layout(hovermode="x unified" if len(curves) <= 8 else "closest")
-    layout["xaxis"]["title"] = _title("round")
+    layout = plain_layout(hovermode="x unified" if len(curves) <= 8 else "closest")
+    layout["xaxis"]["title"] = axis_title("round")
     over = {"rounds": {"x": rounds, "title": "round"}, "bytes": {"x": sent, "title": f"sent up and down, {unit}"}}
     spec = {"data": [dict(trace, x=x) for trace, x in zip(traces, rounds)], "layout": layout, "over": over}
     return Figure(name, title, _curves_in_words(title, curves), spec, tuple(curve.key for curve in curves))
@@ -118,9 +118,9 @@ def client_figure(name: str, measure: str, clients: Clients) -> Figure:
     numbers = np.array(list(values.values()))
     counts, edges = np.histogram(numbers, bins=int(np.clip(2 * math.ceil(math.sqrt(len(numbers))), 5, 30)))
     median = float(np.median(numbers))
-    layout = _layout(hovermode="closest", bargap=0.06)
-    layout["xaxis"] |= {"title": _title(label(measure)), "anchor": "y2"}
-    layout["yaxis"] |= {"title": _title("clients"), "domain": [0.2, 1], "rangemode": "tozero", "tickformat": ",d"}
+    layout = plain_layout(hovermode="closest", bargap=0.06)
+    layout["xaxis"] |= {"title": axis_title(label(measure)), "anchor": "y2"}
+    layout["yaxis"] |= {"title": axis_title("clients"), "domain": [0.2, 1], "rangemode": "tozero", "tickformat": ",d"}
     layout["yaxis"]["nticks"] = 5
     layout["yaxis2"] = {"domain": [0, 0.13], "visible": False, "range": [-1, 1], "fixedrange": True}
     layout["shapes"] = [_median_line(median)]
@@ -170,9 +170,9 @@ def traffic_figure(record: Record) -> Figure | None:
         trace = dict(kind, x=[line.round for line in lines], y=[b / scale for b in sent], name=key.group)
         trace |= {"legendgroup": key.group, "text": [human_bytes(b) for b in sent], "textposition": "none"}
         traces.append(_coloured(trace, key.colour) | {"hovertemplate": "%{text}"})
-    layout = _layout(hovermode="x unified", barmode="stack", bargap=0.25)
-    layout["xaxis"]["title"] = _title("round")
-    layout["yaxis"] |= {"title": _title(unit), "rangemode": "tozero"}
+    layout = plain_layout(hovermode="x unified", barmode="stack", bargap=0.25)
+    layout["xaxis"]["title"] = axis_title("round")
+    layout["yaxis"] |= {"title": axis_title(unit), "rangemode": "tozero"}
     words = f"Bytes per round over {len(lines)} rounds, at most {human_bytes(most)} in a round."
     return Figure("traffic-picture", "Bytes per round", words, {"data": traces, "layout": layout}, keys, 260)
 
@@ -290,9 +290,9 @@ def _stacked(matrix: np.ndarray, ids: Sequence[str], classes: Sequence[str]) -> 
         trace["legendgroup"] = key.group
         trace |= {"customdata": names, "text": [label(key.name)] * len(ids), "textposition": "none"}
         traces.append(_coloured(trace, key.colour) | {"hovertemplate": hover})
-    layout = _layout(hovermode="closest", barmode="stack", bargap=0.12)
+    layout = plain_layout(hovermode="closest", barmode="stack", bargap=0.12)
     layout["xaxis"] |= _client_axis(names)
-    layout["yaxis"] |= {"title": _title("samples"), "rangemode": "tozero"}
+    layout["yaxis"] |= {"title": axis_title("samples"), "rangemode": "tozero"}
     return {"data": traces, "layout": layout}, keys, 320
 
 
@@ -313,7 +313,7 @@ def _heat_map(matrix: np.ndarray, ids: Sequence[str], classes: Sequence[str]) ->
         "xgap": int(len(ids) <= 30),
         "ygap": 1,
     }
-    layout = _layout(hovermode="closest")
+    layout = plain_layout(hovermode="closest")
     layout["xaxis"] |= _client_axis(names)
     step = max(1, len(rows) // 30)
     ticks = list(range(0, len(rows), step))
@@ -327,7 +327,7 @@ def _client_axis(names: Sequence[str]) -> dict[str, Any]:
     step = max(1, math.ceil(len(names) / 12))
     ticks = list(range(0, len(names), step))
     text = [name if len(name) <= 10 else name[:9].rsplit("&", 1)[0] + "…" for name in (names[i] for i in ticks)]
-    return {"title": _title("client"), "tickvals": ticks, "ticktext": text, "showgrid": False}
+    return {"title": axis_title("client"), "tickvals": ticks, "ticktext": text, "showgrid": False}
 
 
 def _coloured(trace: dict[str, Any], token: str) -> dict[str, Any]:
@@ -336,10 +336,11 @@ def _coloured(trace: dict[str, Any], token: str) -> dict[str, Any]:
     return trace | {"fillcolor": f"{token}/0.6", "line": trace.get("line", {}) | {"color": token}}
 
 
-def _layout(**more: Any) -> dict[str, Any]:
+def plain_layout(**more: Any) -> dict[str, Any]:
+    """What all figures look like; `more` is laid over it."""
     # The page must scroll under a finger, so figures neither drag nor zoom.
     axis = {"gridcolor": "@grid", "linecolor": "@line", "zeroline": False, "fixedrange": True, "automargin": True}
-    axis |= {"tickfont": {"size": 12}, "title": _title("")}
+    axis |= {"tickfont": {"size": 12}, "title": axis_title("")}
     return {
         "font": {"family": "system-ui, sans-serif", "size": 13, "color": "@muted"},
         "paper_bgcolor": "@clear",
@@ -353,7 +354,8 @@ def _layout(**more: Any) -> dict[str, Any]:
     } | more
 
 
-def _title(text: str) -> dict[str, Any]:
+def axis_title(text: str) -> dict[str, Any]:
+    """What an axis shows."""
     return {"text": text, "font": {"size": 12}}
 
 

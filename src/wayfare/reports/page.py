@@ -133,8 +133,15 @@ def menu(parts: Iterable[str]) -> Html:
     return tag("nav", *(tag("a", part, href=f"#{part}") for part in parts), aria_label="Parts of this page")
 
 
-def document(title: str, header: Html, sections: Sequence[Html], drawn: Sequence[Figure]) -> str:
-    """The whole page."""
+def picture(jpeg: bytes, words: str, width: int, height: int) -> Html:
+    """A photograph that is part of the page; `words` say what it shows to those who do not see it."""
+    data = base64.b64encode(jpeg).decode()  # not through `tag`, which shortens what is long
+    shape = f'width="{width:d}" height="{height:d}" decoding="async"'
+    return Html(f'<img src="data:image/jpeg;base64,{data}" alt="{html.escape(_line(words))}" {shape}>')
+
+
+def document(title: str, header: Html, sections: Sequence[Html], drawn: Sequence[Figure], style: str = "") -> str:
+    """The whole page; `style` is what its style sheet has beyond that of all pages."""
     library, script = _library(), figures.SCRIPT
     policy = (
         f"default-src 'none'; script-src {_hash(library)} {_hash(script)}; style-src 'unsafe-inline'; "
@@ -149,7 +156,7 @@ def document(title: str, header: Html, sections: Sequence[Html], drawn: Sequence
         tag("meta", name="referrer", content="no-referrer"),
         tag("link", rel="icon", href="data:,"),
         tag("title", f"{plain(title, 80)} · Wayfare"),
-        tag("style", Html(STYLE)),
+        tag("style", Html(STYLE + style)),
     )
     body = tag(
         "body",

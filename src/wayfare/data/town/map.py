@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wayfare.core.seeds import rng_for, seed_for
+from wayfare.data import earth
 from wayfare.data.town import houses, plane, squares, streets, words
 from wayfare.data.town.model import City, District
 from wayfare.data.town.site import SIZES, Site
@@ -46,36 +47,17 @@ CITIES = (
 
 # ---- Position on Earth
 
-_A, _E2 = 6378137.0, 6.69437999014e-3  # WGS 84: equatorial radius, first eccentricity squared
-
-
-def _ecef(latitude: np.ndarray, longitude: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Metres from the Earth's centre, of radians, on the ellipsoid."""
-    across = _A / np.sqrt(1 - _E2 * np.sin(latitude) ** 2)
-    flat = across * np.cos(latitude)
-    return flat * np.cos(longitude), flat * np.sin(longitude), across * (1 - _E2) * np.sin(latitude)
-
 
 def to_xy(city: City | Place, latitude: np.ndarray | float, longitude: np.ndarray | float) -> tuple:
     """Metres east and north of the city's corner, in the plane that touches the Earth there."""
-    phi, lam = np.radians(city.latitude), np.radians(city.longitude)
-    points = _ecef(np.radians(latitude), np.radians(longitude))
-    dx, dy, dz = (there - here for there, here in zip(points, _ecef(phi, lam), strict=True))
-    east = -np.sin(lam) * dx + np.cos(lam) * dy
-    north = -np.sin(phi) * (np.cos(lam) * dx + np.sin(lam) * dy) + np.cos(phi) * dz
-    return east, north
+    metres = earth.to_metres(np.stack([latitude, longitude], -1), (city.latitude, city.longitude))
+    return metres[..., 0], metres[..., 1]
 
 
 def to_latlon(city: City | Place, x: np.ndarray | float, y: np.ndarray | float) -> tuple:
     """Latitude and longitude, in degrees, of a point of the city; the inverse of to_xy to less than a millimetre."""
-    phi = np.radians(city.latitude)
-    w = np.sqrt(1 - _E2 * np.sin(phi) ** 2)
-    north, east = np.degrees(w**3 / (_A * (1 - _E2))), np.degrees(w / (_A * np.cos(phi)))  # degrees in a metre
-    latitude, longitude = city.latitude + y * north, city.longitude + x * east
-    for _ in range(3):  # each step leaves about a thousandth of the error
-        here_x, here_y = to_xy(city, latitude, longitude)
-        latitude, longitude = latitude + (y - here_y) * north, longitude + (x - here_x) * east
-    return latitude, longitude
+    places = earth.to_degrees(np.stack([x, y], -1), (city.latitude, city.longitude))
+    return places[..., 0], places[..., 1]
 
 
 # ---- The city
