@@ -1,0 +1,68 @@
+"""wayfare town: make a synthetic town in the layouts of the real data sets."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from wayfare.cli.console import Json, answer, err, interruptible
+
+
+class Sizes(StrEnum):
+    """How large a town."""
+
+    tiny = "tiny"
+    small = "small"
+    city = "city"
+
+
+def town(
+    folder: Annotated[Path, typer.Argument(help="Where the town goes: a new folder, or one whose making was stopped.")],
+    size: Annotated[Sizes, typer.Option(help="tiny: 200 photos for tests; small: 3,000; city: 32,000.")] = Sizes.small,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed is another town.")] = 0,
+    height: Annotated[int, typer.Option(help="Of the pictures, in pixels.")] = 96,
+    width: Annotated[int, typer.Option(help="Of the pictures, in pixels.")] = 128,
+    only: Annotated[str, typer.Option(help="Only these layouts, comma-separated: msls, psg, ... Traces always.")] = "",
+    workers: Annotated[int, typer.Option(min=0, help="Processes; 0 takes one per core.")] = 0,
+    json: Json = False,
+) -> None:
+    """Make a town: streets, sights, people, and the photographs that are taken there in a day.
+
+    Nothing is downloaded, and the same seed gives the same bytes. The photographs are written as users have theirs: an
+    MSLS tree, psg.json with panoptic PNGs, MIRFlickr's folders, FashionVC's .mat files, CelebA's lists, CIFAR-10's
+    batches, geotagged photos of phones, and the walkers' traces. Interrupted work goes on with the same command.
+
+    Look at it with [bold]wayfare data show DIR[/bold].
+    """
+    from wayfare.data.town.make import LAYOUTS, Spec, make
+
+    layouts = tuple(name.strip() for name in only.split(",")) if only else LAYOUTS
+    spec = Spec(size.value, seed, height, width, layouts)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with interruptible("the same command again", "what is made so far"), Progress(*columns, console=err) as progress:
+        bar = progress.add_task("starting", total=None)
+        summary = make(
+            folder,
+            spec,
+            workers,
+            lambda text, done, total: progress.update(bar, description=text, completed=done, total=total),
+        )
+    table = Table(
+        title=f"{folder}: {summary['photos']:,} photos in {len(summary['cities'])} cities", title_justify="left"
+    )
+    for column in ("layout", "photos"):
+        table.add_column(column, justify="right" if column == "photos" else "left")
+    for name, count in summary["layouts"].items():
+        table.add_row(f"{folder / name}", f"{count:,}")
+    table.add_row(f"{folder / 'traces'}", "")
+    answer({"path": str(folder), **summary}, json, table, f"look at it: wayfare data show {folder}")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register this command."""
+    app.command()(town)

@@ -1,0 +1,65 @@
+"""Which things and surfaces are in a picture: a thing is an item of its own, a kind of surface is one item altogether.
+
+That is how PSG annotates: each person is a segment, while all buildings are one "building", and all trees one "tree".
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from wayfare.data.town.model import Item, Part, Thing, View, Weather
+from wayfare.data.town.words import THING_CLASSES, THINGS
+
+MIN_AREA = 12  # pixels; an annotator overlooks what is smaller,
+MIN_SMALL = 6  # but looks closely at animals, and at what people carry, ride and play with
+SIGHT: dict[Weather, float] = {"fog": 75.0, "snow": 250.0}  # metres; what is farther away is lost in the air
+_THINGS = frozenset(THING_CLASSES)
+_SMALL_GROUPS = ("Animals", "Clothing and Accessories", "Outdoor Activities", "Food")
+_SMALL = frozenset(("bicycle", *(kind for group in _SMALL_GROUPS for kind in THINGS[group])))
+
+
+class Seen(NamedTuple):
+    """An item and what is behind it in the world."""
+
+    kind: str
+    item: Item
+    thing: Thing | None  # None for surfaces
+    distance: float  # metres, of its nearest part
+
+
+def gather(view: View, weather: Weather = "clear") -> tuple[tuple[Seen, ...], np.ndarray]:
+    """The picture's items, things before surfaces, and which of them each pixel shows (-1: none)."""
+    from scipy.ndimage import find_objects
+
+    places: dict[int | str, int] = {}
+    place_of = [places.setdefault(_same(part), len(places)) for part in view.parts]
+    nearest: dict[int, Part] = {}
+    for part, place in zip(view.parts, place_of):
+        if place not in nearest or part.distance < nearest[place].distance:
+            nearest[place] = part
+    merged = np.array(place_of, np.int32).take(view.segments)
+    areas = np.bincount(merged.ravel(), minlength=len(places)).tolist()
+    boxes = find_objects(merged + 1)
+    far = SIGHT.get(weather, float("inf"))
+    kept = [place for place, area in enumerate(areas) if area >= MIN_SMALL and _is_noticed(nearest[place], area, far)]
+    kept.sort(key=lambda place: nearest[place].kind not in _THINGS)
+    seen = []
+    for number, place in enumerate(kept):
+        part, (rows, columns) = nearest[place], boxes[place]
+        item = Item(part.kind, (columns.start, rows.start, columns.stop, rows.stop), areas[place], number)
+        seen.append(Seen(part.kind, item, part.thing if part.kind in _THINGS else None, part.distance))
+    number_of = np.full(len(places), -1, np.int16)
+    number_of[kept] = np.arange(len(kept), dtype=np.int16)
+    return tuple(seen), number_of.take(merged)
+
+
+def _is_noticed(part: Part, area: int, far: float) -> bool:
+    large = area >= MIN_AREA or part.kind in _SMALL
+    return large and (part.distance <= far or part.kind == "sky")
+
+
+def _same(part: Part) -> int | str:
+    """Parts with the same answer are one item."""
+    return part.thing.id if part.thing is not None and part.kind in _THINGS else part.kind

@@ -1,0 +1,312 @@
+"""Make a town on disk, over all cores, in the layouts of the real data sets.
+
+Photographs are made in chunks of fixed size by worker processes that know nothing but the town's specification; a chunk
+that is done leaves a record, so work that was interrupted is continued, and the bytes do not depend on how many
+processes there were or how often they were stopped. At the end the records become the files that are about all
+pictures. `town.json` is written last: where it is, the town is whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+
+from PIL import Image
+
+from wayfare.data.town import map, render, truth, walkers
+from wayfare.data.town.model import Camera, City, Layout, Photo, Shot
+from wayfare.data.town.walkers import Walkers
+from wayfare.data.town.write import traces
+from wayfare.errors import ConfigError, DataError, unknown
+
+LAYOUTS = ("msls", "psg", "mirflickr", "fashion", "celeba", "cifar", "photos")
+Progress = Callable[[str, int, int], None]  # what is being done, how far, of how many
+
+_FORM = 1  # of what is written: raise it when the same seed gives other bytes
+_CHUNK = 32  # photographs
+_QUALITY = 90
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a town is; people, vehicles and photographs are per city."""
+
+    cities: int
+    blocks: int
+    residents: int
+    tourists: int
+    vehicles: int
+    signage: int
+    shots: int
+
+
+SIZES = {
+    "tiny": Size(cities=2, blocks=4, residents=8, tourists=6, vehicles=3, signage=1, shots=100),
+    "small": Size(cities=4, blocks=6, residents=30, tourists=20, vehicles=10, signage=4, shots=750),
+    "city": Size(cities=8, blocks=10, residents=120, tourists=80, vehicles=40, signage=10, shots=4000),
+}
+
+
+@dataclass(frozen=True)
+class Spec:
+    """All that a town follows from."""
+
+    size: str = "small"
+    seed: int = 0
+    height: int = 96
+    width: int = 128
+    layouts: tuple[str, ...] = LAYOUTS
+    form: int = _FORM
+
+    def __post_init__(self) -> None:
+        if self.size not in SIZES:
+            raise unknown("size", self.size, SIZES)
+        for name in self.layouts:
+            if name not in LAYOUTS:
+                raise unknown("layout", name, LAYOUTS)
+        if not (16 <= self.height <= 4096 and 16 <= self.width <= 4096):
+            raise ConfigError(
+                f"pictures of {self.height} x {self.width} pixels: from 16 x 16 to 4096 x 4096 can be made"
+            )
+        if not 0 <= self.seed < 2**63:
+            raise ConfigError(f"seed {self.seed}: from 0 to 2^63 - 1")
+
+
+class Town:
+    """What follows from a specification, worked out when it is asked for."""
+
+    def __init__(self, spec: Spec, shots: Sequence[Shot] | None = None) -> None:
+        self.spec, self.size = spec, SIZES[spec.size]
+        self.names = tuple(place.name for place in map.CITIES[: self.size.cities])
+        self._cities: dict[str, City] = {}
+        if shots is not None:
+            self.shots = shots
+
+    def city(self, name: str) -> City:
+        """A city's map."""
+        if name not in self._cities:
+            self._cities[name] = map.build(name, self.spec.seed, self.size.blocks)
+        return self._cities[name]
+
+    @cached_property
+    def walkers(self) -> dict[str, Walkers]:
+        """Who lives and goes in each city."""
+        size = self.size
+        counts = (size.residents, size.tourists, size.vehicles, size.signage, size.shots)
+        return {name: walkers.population(self.city(name), *counts, self.spec.seed) for name in self.names}
+
+    @cached_property
+    def shots(self) -> Sequence[Shot]:
+        """All photographs, in the order in which they are numbered."""
+        return tuple(shot for people in self.walkers.values() for shot in people.shots)
+
+    @property
+    def chunks(self) -> range:
+        """Numbers of the chunks."""
+        return range(-(-len(self.shots) // _CHUNK))
+
+    @cached_property
+    def numbers(self) -> dict[str, list[int]]:
+        """For each layout, each photograph's place among those it wants; -1 where it does not."""
+        numbers: dict[str, list[int]] = {}
+        for name in self.spec.layouts:
+            wanted, count = layout(name).wants, 0
+            numbers[name] = []
+            for shot in self.shots:
+                numbers[name].append(count if wanted(shot) else -1)
+                count += numbers[name][-1] >= 0
+        return numbers
+
+    def take(self, shot: Shot) -> Photo:
+        """One photograph with all that is known about it."""
+        city = self.city(shot.city)
+        view = render.view(city, shot, self.spec.height, self.spec.width)
+        latitude, longitude = map.to_latlon(city, shot.x, shot.y)
+        return Photo(shot, view, truth.describe(shot, view, self.spec.seed), float(latitude), float(longitude))
+
+
+def layout(name: str) -> Layout:
+    """The module that writes this layout."""
+    return cast(Layout, import_module(f"wayfare.data.town.write.{name}"))
+
+
+def make(folder: Path, spec: Spec, workers: int = 0, progress: Progress = lambda *_: None) -> dict[str, Any]:
+    """Make the town in a folder, or what is missing of it; returns what is in `town.json`."""
+    done = _claim(folder, spec)
+    if done is not None:
+        return done
+    with _held(folder):
+        return _make(folder, spec, workers, progress)
+
+
+def _make(folder: Path, spec: Spec, workers: int, progress: Progress) -> dict[str, Any]:
+    stage, town = folder / ".town", Town(spec)
+    progress("planning", 0, 1)
+    _write_whole(stage / "shots.json", json.dumps([asdict(shot) for shot in town.shots]))
+    _photograph(folder, town, workers or os.cpu_count() or 1, progress)
+    records = [json.loads(_record(stage, chunk).read_text()) for chunk in town.chunks]
+    counts: dict[str, int] = {}
+    for place, name in enumerate(spec.layouts):
+        progress(f"writing {name}", place, len(spec.layouts))
+        entries = [(town.shots[index], facts) for record in records for index, facts in record[name]]
+        layout(name).index(folder / name, stage / name, entries, spec.seed)
+        counts[name] = len(entries)
+    for name, people in town.walkers.items():
+        traces.write(folder / "traces", town.city(name), people)
+    summary = {"spec": asdict(spec), "cities": town.names, "photos": len(town.shots), "layouts": counts}
+    _write_whole(folder / "town.json", json.dumps(summary, indent=2) + "\n")
+    shutil.rmtree(stage)
+    return cast(dict[str, Any], json.loads((folder / "town.json").read_text()))
+
+
+def jpeg(photo: Photo) -> bytes:
+    """The picture as a file."""
+    file = io.BytesIO()
+    Image.fromarray(photo.view.pixels).save(file, "JPEG", quality=_QUALITY)
+    return file.getvalue()
+
+
+# ---- the folder
+
+
+def _claim(folder: Path, spec: Spec) -> dict[str, Any] | None:
+    """The summary if the town is whole; else the folder is ready for the work to begin or go on."""
+    wanted = json.loads(json.dumps(asdict(spec)))
+    for file in (folder / "town.json", folder / ".town" / "spec.json"):
+        if file.exists():
+            try:
+                found = json.loads(file.read_text())
+            except ValueError as error:
+                raise DataError(f"not a town's description: {error}", file, remedy="delete the folder") from error
+            if found.get("spec") != wanted:
+                remedy = "choose another folder, or delete this one"
+                raise DataError(f"another town is here: {_differences(found.get('spec'), wanted)}", file, remedy=remedy)
+            if file.name == "town.json":
+                shutil.rmtree(folder / ".town", ignore_errors=True)  # it was stopped just before this
+                return cast(dict[str, Any], found)
+            return None
+    if folder.exists() and (not folder.is_dir() or {path.name for path in folder.iterdir()} - {".town"}):
+        raise DataError("not empty, and not a town that was begun", folder, remedy="choose another folder")
+    (folder / ".town" / "chunks").mkdir(parents=True, exist_ok=True)
+    _write_whole(folder / ".town" / "spec.json", json.dumps({"spec": wanted}))
+    return None
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """One process at a time: the kernel lets go of the lock however it ends."""
+    with (folder / ".town" / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise DataError("another process is making this town", folder, remedy="wait for it") from None
+        yield
+
+
+def _differences(found: Any, wanted: dict[str, Any]) -> str:
+    if not isinstance(found, dict):
+        return "its description is damaged"
+    return ", ".join(
+        f"{key} {found.get(key)!r} instead of {wanted[key]!r}" for key in wanted if found.get(key) != wanted[key]
+    )
+
+
+def _record(stage: Path, chunk: int) -> Path:
+    return stage / "chunks" / f"{chunk:06}.json"
+
+
+def _write_whole(path: Path, text: str) -> None:
+    part = path.with_name(f"{path.name}.{os.getpid()}")  # a killed process's worker may still be at the same file
+    part.write_text(text)
+    part.replace(path)
+
+
+# ---- photographs
+
+
+def _photograph(folder: Path, town: Town, workers: int, progress: Progress) -> None:
+    todo = [chunk for chunk in town.chunks if not _record(folder / ".town", chunk).exists()]
+    total, left = len(town.shots), len(todo) * _CHUNK
+    if not todo:
+        return
+    with _crew(folder, min(workers, len(todo))) as reports:
+        for count in reports:
+            left -= count
+            progress("photographing", total - max(left, 0), total)
+    if not all(_record(folder / ".town", chunk).exists() for chunk in todo):
+        raise DataError("a process that made photographs was killed", folder, remedy="the same command again goes on")
+
+
+@contextlib.contextmanager
+def _crew(folder: Path, workers: int) -> Iterator[Iterator[int]]:
+    """Processes that make the chunks between them; what they report is how many photographs a chunk had."""
+    read, write = os.pipe()
+    paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "wayfare.data.town.make", str(folder.absolute()), str(workers)]
+    crew = [
+        subprocess.Popen([*command, str(number)], stdout=write, stdin=subprocess.DEVNULL, env=environment)
+        for number in range(workers)
+    ]
+    os.close(write)  # so that the pipe ends when the last of them does
+    try:
+        with os.fdopen(read) as lines:
+            yield (int(line) for line in lines)
+            if failed := [process.returncode for process in crew if process.wait()]:
+                raise DataError(
+                    f"making photographs failed (exit status {failed[0]}): see above", folder,
+                    remedy="the same command again goes on",
+                )  # fmt: skip
+    finally:
+        for process in crew:
+            process.kill()
+            process.wait()
+
+
+def _work(folder: Path, workers: int, number: int) -> None:
+    """Every `workers`-th chunk from `number` on that is not done yet."""
+    table = json.loads((folder / ".town" / "spec.json").read_text())["spec"]
+    plan = json.loads((folder / ".town" / "shots.json").read_text())
+    shots = [
+        Shot(**{**shot, "camera": Camera(**{**shot["camera"], "gain": tuple(shot["camera"]["gain"])})}) for shot in plan
+    ]
+    town = Town(Spec(**{**table, "layouts": tuple(table["layouts"])}), shots)
+    parent = os.getppid()
+    for chunk in town.chunks[number::workers]:
+        if os.getppid() != parent:
+            return  # it was killed
+        if not _record(folder / ".town", chunk).exists():
+            print(_make_chunk(folder, town, chunk), flush=True)  # BrokenPipeError: nobody waits for it any more
+
+
+def _make_chunk(folder: Path, town: Town, chunk: int) -> int:
+    indices = range(chunk * _CHUNK, min((chunk + 1) * _CHUNK, len(town.shots)))
+    record: dict[str, list[Any]] = {name: [] for name in town.spec.layouts}
+    for index in indices:
+        wanted = [name for name in town.spec.layouts if town.numbers[name][index] >= 0]
+        if not wanted:
+            continue
+        photo = town.take(town.shots[index])
+        data = jpeg(photo)
+        for name in wanted:
+            number = town.numbers[name][index]
+            facts = layout(name).take(folder / name, folder / ".town" / name, number, photo, data)
+            record[name].append([index, facts])
+    _write_whole(_record(folder / ".town", chunk), json.dumps(record))
+    return len(indices)
+
+
+if __name__ == "__main__":
+    _work(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
