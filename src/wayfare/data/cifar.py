@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from wayfare.data.cache import is_pair, read_pair
-from wayfare.data.findings import Findings, Problems
+from wayfare.data.findings import Findings
 from wayfare.data.pictures import Pictures
 from wayfare.errors import DataError
 
@@ -56,11 +56,7 @@ def check(path: Path, strict: bool = False, progress: object = None) -> Findings
     train, test = load(path)
     counts = {"training pictures": len(train), "test pictures": len(test), "classes": len(train.classes)}
     found = np.bincount(train.labels, minlength=len(train.classes))
-    problems = Problems(strict)
-    for name, count in zip(train.classes, found):
-        if not count:
-            problems.add(f"no training picture of class {name!r}", path)
-    return Findings("cifar", path, counts | {name: int(count) for name, count in zip(train.classes, found)}, problems)
+    return Findings("cifar", path, counts | {name: int(count) for name, count in zip(train.classes, found)})
 
 
 def _folder(path: Path) -> Path:

@@ -427,8 +427,8 @@ def _play(weights: Mapping[Scene, float]) -> Play:
 PLAYS: dict[str, Play] = {
     "way": _play({
         _walk: 45, _walk_with_backpack: 11, _walk_with_handbag: 8, _walk_and_talk: 9, _walk_with_umbrella: 4,
-        _walk_the_dog: 5, _pull_suitcase: 3, _run: 4, _eat_on_the_way: 1.2, _push_bicycle: 1, _skateboard: 1.2,
-        _carry_suitcase: 1.2, _lead_group: 0.5, _lead_horse: 0.3, _chase: 0.3,
+        _walk_the_dog: 5, _pull_suitcase: 3, _run: 4, _eat_on_the_way: 2.4, _push_bicycle: 2, _skateboard: 1.5,
+        _carry_suitcase: 1.2, _lead_group: 0.8, _lead_horse: 0.3, _chase: 0.6,
     }),
     "traffic": _play({_driver("car"): 78, _driver("truck"): 9, _driver("bus"): 8, _rider("motorcycle", 0.35, 0.9): 5}),
     "cycling": _play({
@@ -450,8 +450,8 @@ PLAYS: dict[str, Play] = {
     "stall": _play({_stand: 5, _buy: 3, _carry_fruit: 2, _walk_with_handbag: 2}),
     "square": _play({
         _stand: 24, _talk: 18, _stand_with_bag: 9, _look: 12, _photograph: 9, _pigeons: 12, _feed_birds: 2,
-        _hold_dog: 3, _guide: 1.2, _sit_down: 2, _hold_umbrella: 2, _play_ball: 0.8, _kick_ball: 0.6,
-        _play_with_dog: 0.8, _fly_kite: 0.4, _cat: 1, _wait_with_suitcase: 2, _fly_over: 6, _chase_in_circles: 0.3,
+        _hold_dog: 3, _guide: 1.8, _sit_down: 2, _hold_umbrella: 2, _play_ball: 1.2, _kick_ball: 1.5,
+        _play_with_dog: 1.2, _fly_kite: 1, _cat: 1, _wait_with_suitcase: 2, _fly_over: 6, _chase_in_circles: 0.8,
     }),
     "lawn": _play({
         _pigeons: 16, _sit_down: 16, _hold_dog: 10, _talk: 8, _picnic: 4, _play_with_dog: 5, _lie: 4, _play_ball: 3,

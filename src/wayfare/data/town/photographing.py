@@ -1,7 +1,8 @@
 """What walkers photograph: sequences of frames a few metres apart, on several dates, by day and by night.
 
 Vehicles take long ones along streets, residents short ones on their ways, tourists a few frames around a sight, the
-camera aimed at it. Each walker has one camera; some sequences are panoramas, taken with another.
+camera aimed at it; and those on foot turn to people near them. Each walker has one camera; some sequences are
+panoramas, taken with another.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wayfare.core.seeds import rng_for
+from wayfare.data.town import life
 from wayfare.data.town.model import Camera, City, Direction, Season, Shot, Weather
 from wayfare.data.town.ways import Track
 
@@ -39,6 +41,9 @@ _SPACING = {"vehicle": (4.0, 6.5), "tourist": (2.0, 5.0), "resident": (2.5, 5.0)
 _DIRECTIONS: tuple[Direction, ...] = ("Forward", "Backward", "Sideways")
 _DIRECTION_SHARES = {"vehicle": (0.76, 0.1, 0.14), "resident": (0.6, 0.15, 0.25)}
 _SIGHT_REACH, _TOO_CLOSE = 1.8, 4.0  # tourists photograph a sight from within so many radii of its square; metres
+_OF_PEOPLE = 0.5  # share of walkers' sequences in which the camera turns to people who are near
+_NEAR, _TURN = (2.5, 9.0), 50.0  # how near they are, metres, and how far it turns at most, degrees
+_ORDINARY = ("walking on", "standing on")  # what people do that nobody takes a picture of
 _LONGEST_PAUSE = 60.0  # seconds; after a longer one a new sequence begins
 _TRIES = 12  # to find a piece of the way that is as wished
 _SHORT = 6  # frames that a sequence may have however few photographs there are
@@ -149,6 +154,8 @@ class _Album:
         if dark != is_night(season, float(scene.times[0])) and date != self.today:
             later = _shift(season, float(scene.times[0]), dark, rng)
         times = scene.times + later
+        if role != "vehicle" and rng.random() < _OF_PEOPLE:
+            scene.headings = self._turned_to_people(scene, times, date)
         weather = weather_of(self.city, self.seed, date, float(times[0]))
         night = is_night(season, float(times[0]))
         frames = len(times)
@@ -166,6 +173,21 @@ class _Album:
             self._seen.setdefault(_cell(x, y), set()).add(date)
         self.nights += night * frames
         self.panoramas += pano * frames
+
+    def _turned_to_people(self, scene: _Scene, times: np.ndarray, date: str) -> np.ndarray:
+        """Where the camera points if someone is near, and rather at those who do something than at passers-by."""
+        headings = scene.headings.copy()
+        for frame, ((x, y), time) in enumerate(zip(scene.points.tolist(), times.tolist())):
+            near = []
+            for thing in life.crowd(self.city, x, y, time, date, _NEAR[1]):
+                distance = float(np.hypot(thing.x - x, thing.y - y))
+                aim = float(np.degrees(np.arctan2(thing.x - x, thing.y - y)))
+                turn = (aim - headings[frame] + 180) % 360 - 180
+                if thing.kind == "person" and _NEAR[0] <= distance <= _NEAR[1] and abs(turn) <= _TURN:
+                    near.append((thing.doing is None or thing.doing[0] in _ORDINARY, distance, turn))
+            if near:
+                headings[frame] += min(near)[2]
+        return headings
 
     def _scene(self, tracks: tuple[Track, ...], role: str, date: str, frames: int, rng: np.random.Generator) -> _Scene:
         """The best of a few tries: of the wished length, and mostly where others were on another date."""
