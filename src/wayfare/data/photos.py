@@ -106,8 +106,8 @@ def _load(root: Path, form: Form, table: Path | None, problems: Problems) -> Pla
 def recognises(path: Path) -> bool:
     """Whether these are photographs with positions, in any form."""
     try:
-        form = form_of(path)
-        return form != "exif" or any(exif.has_position(path / name) for name in pictures_below(path, _LOOKED_AT))
+        form, first = form_of(path), pictures_below(path, _LOOKED_AT)
+        return any(exif.has_position(path / name) for name in first) if form == "exif" else bool(first)
     except DataError:
         return False
 

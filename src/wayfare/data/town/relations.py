@@ -19,7 +19,7 @@ from wayfare.data.town.words import SIGHTS, THINGS
 GROUNDS = ("road", "pavement", "square", "grass", "water", "flower", "bridge")
 _FLAT = frozenset(GROUNDS)
 _ON_ROADS = frozenset(("car", "bus", "truck"))  # what else is seen below them only hides the road
-_ROADS = frozenset(("road", "bridge"))
+_ROADS = frozenset(("road",))
 _SOIL = frozenset(("grass", "flower", "pavement", "square"))  # trees grow there
 _ENCLOSED = frozenset(("grass", "flower", "square", "water"))
 _BEHIND = frozenset(("building", "tree", "wall", "fence", "hill", "water"))
