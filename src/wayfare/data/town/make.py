@@ -23,6 +23,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 from PIL import Image
 
 from wayfare.data.town import map, render, truth, walkers
@@ -129,12 +130,22 @@ class Town:
                 count += numbers[name][-1] >= 0
         return numbers
 
-    def take(self, shot: Shot) -> Photo:
+    @cached_property
+    def places(self) -> np.ndarray:
+        """Latitude and longitude of each photograph, (N, 2): all at once, since one costs as much as a thousand."""
+        places = np.empty((len(self.shots), 2))
+        for name in self.names:
+            rows = [index for index, shot in enumerate(self.shots) if shot.city == name]
+            points = np.array([(self.shots[index].x, self.shots[index].y) for index in rows]).reshape(-1, 2)
+            places[rows] = np.stack(map.to_latlon(self.city(name), points[:, 0], points[:, 1]), -1)
+        return places
+
+    def take(self, index: int) -> Photo:
         """One photograph with all that is known about it."""
-        city = self.city(shot.city)
-        view = render.view(city, shot, self.spec.height, self.spec.width)
-        latitude, longitude = map.to_latlon(city, shot.x, shot.y)
-        return Photo(shot, view, truth.describe(shot, view, self.spec.seed), float(latitude), float(longitude))
+        shot = self.shots[index]
+        view = render.view(self.city(shot.city), shot, self.spec.height, self.spec.width)
+        latitude, longitude = self.places[index].tolist()
+        return Photo(shot, view, truth.describe(shot, view, self.spec.seed), latitude, longitude)
 
 
 def layout(name: str) -> Layout:
@@ -298,7 +309,7 @@ def _make_chunk(folder: Path, town: Town, chunk: int) -> int:
         wanted = [name for name in town.spec.layouts if town.numbers[name][index] >= 0]
         if not wanted:
             continue
-        photo = town.take(town.shots[index])
+        photo = town.take(index)
         data = jpeg(photo)
         for name in wanted:
             number = town.numbers[name][index]
