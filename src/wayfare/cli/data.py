@@ -34,9 +34,7 @@ class Sets(StrEnum):
 
 @app.command()
 def check(
-    path: Annotated[
-        Path, typer.Argument(help="A data set's folder or file, or a folder of several, as a town is.")
-    ],
+    path: Annotated[Path, typer.Argument(help="A data set's folder or file, or a folder of several, as a town is.")],
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first thing that is wrong.")] = False,
     show: Annotated[int, typer.Option(min=0, help="How many problems of each data set to print.")] = 20,
     json: Json = False,
