@@ -6,6 +6,8 @@ from torch import Tensor, nn
 
 from wayfare.errors import ConfigError
 
+_NAMED = 5  # of each kind of misfit: the weights of another network have none in common with this one
+
 
 def load_pretrained(net: nn.Module, weights: dict[str, Tensor], *, skip_head: bool = True) -> list[str]:
     """Copy `weights` into `net` and return the names of the network's tensors that kept their initial values.
@@ -41,7 +43,7 @@ def _complaint(odd: set[str], own: dict[str, Tensor], weights: dict[str, Tensor]
         if name in odd and name in weights
     ]
     parts = [
-        f"{kind}: {', '.join(names)}"
+        f"{kind}: {', '.join(names[:_NAMED])}" + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
         for kind, names in (("missing", missing), ("unexpected", unexpected), ("of another shape", shapes))
         if names
     ]

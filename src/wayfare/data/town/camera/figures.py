@@ -17,14 +17,14 @@ from wayfare.data.town.camera.fragments import Fragments, Pieces, card_fragments
 from wayfare.data.town.camera.light import Light
 from wayfare.data.town.camera.scene import Scene
 from wayfare.data.town.camera.shapes import shape_of
-from wayfare.data.town.camera.solids import ATLAS, BLOB, Shape
+from wayfare.data.town.camera.solids import ATLAS, BLOB
 from wayfare.data.town.model import Thing
 
 _RANGE = 170.0  # metres
 _SMALLEST = 3.0  # pixels: the side of the smallest square of pixels that is drawn
 _ASIDE = np.float32(0.8)  # metres: nobody photographs what is nearer; one steps aside
 _LOOKS = np.linspace(-1, 1, 5, dtype=np.float32)[:, None]  # where across a thing it is tested for being hidden
-_SHADOWS = 25.0  # metres: farther things cast none
+_SHADOWS = 22.0  # metres: farther things cast none
 _UNDER, _IN_SHADE = np.float32(0.3), 0.5  # how much darker the ground is under a thing, and in its shadow
 _SUN_ON_CARDS, _SKY_ON_CARDS = np.float32(0.5), np.float32(0.95)
 
@@ -86,14 +86,18 @@ def draw_things(
     across, ahead = eye.turned(x, y)
     shapes = [shape_of(thing, angle, season, light.snow) for thing, angle in zip(things, turned.tolist())]
     sun, lamp = _light_on(rows, scene, light)
-    quads, cards = _pieces(shapes, rows, (across, ahead), turned, eye, light, sun, lamp)
-    shadows, strength = _shadows(rows, (across, ahead), eye, light, sun)
-    flat = quads.joined(shadows)
-    pieces = flat.joined(cards)
+    table = _table(rows, (across, ahead), turned, eye, sun, lamp)
+    quads = _quads(*_collected([shape.quads for shape in shapes]), table, eye, light)
+    cards = _cards(*_collected([shape.cards for shape in shapes]), table, eye, light)
+    long, long_dark = _long_shadows(rows, (across, ahead), eye, light, sun)
+    contact, contact_dark = _contact_shadows(rows, (across, ahead), table, eye)
+    flat, upright = quads.joined(long), contact.joined(cards)
+    pieces = flat.joined(upright)
+    strength = np.concatenate((long_dark, contact_dark))
     if eye.lens.pano:
         found = fragments(frame, pieces, eye)
     else:
-        found = fragments(frame, flat, eye).joined(card_fragments(frame, cards, eye), len(flat.thing))
+        found = fragments(frame, flat, eye).joined(card_fragments(frame, upright, eye), len(flat.thing))
     first = len(quads.thing)
     of_shadow = np.flatnonzero((found.piece >= first) & (found.piece < first + len(strength)))
     dark = found.cover.take(of_shadow) * strength.take(found.piece.take(of_shadow) - first)
@@ -126,38 +130,50 @@ def _light_on(rows: np.ndarray, scene: Scene, light: Light) -> tuple[np.ndarray,
     return sun, scene.lamps.reshape(-1).take(coarse) * np.float32(light.dark * 0.75 / 255)
 
 
-def _pieces(
-    shapes: list[Shape], rows: np.ndarray, place: tuple[np.ndarray, np.ndarray], turned: np.ndarray, eye: Eye,
-    light: Light, sun: np.ndarray, lamp: np.ndarray,
-) -> tuple[Pieces, Pieces]:  # fmt: skip
-    """The things' quads and cards in the camera's coordinates, lit; quads that are turned away are left out."""
-    across, ahead = place
+def _table(
+    rows: np.ndarray, place: tuple[np.ndarray, np.ndarray], turned: np.ndarray, eye: Eye, sun: np.ndarray,
+    lamp: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    """What the things' pieces need to know of their thing, float32 (11, things): what turns coordinates into the
+    camera's (8), sun, lamplight, and how wide it is as seen from here."""
     _, _, z, width, depth, height, heading, _, _ = rows
     angle = np.radians(heading) - np.float32(np.arctan2(eye.ahead[0], eye.ahead[1]))
     sin, cos = np.sin(angle), np.cos(angle)
-    table = np.stack((
-        across, width * cos, depth * sin, ahead, -width * sin, depth * cos, z - np.float32(eye.z), height, sun, lamp,
-        np.abs(np.sin(np.radians(turned))) * depth + np.abs(np.cos(np.radians(turned))) * width,
-    ))  # fmt: skip
-    quads = _quads(*_collected([shape.quads for shape in shapes]), table, eye, light)
-    cards, thing = _collected([shape.cards for shape in shapes])
+    turn = np.radians(turned)
+    table = np.empty((11, rows.shape[1]), np.float32)
+    table[0], table[3] = place
+    table[1], table[2], table[4], table[5] = width * cos, depth * sin, -width * sin, depth * cos
+    table[6], table[7], table[8], table[9] = z - np.float32(eye.z), height, sun, lamp
+    table[10] = np.abs(np.sin(turn)) * depth + np.abs(np.cos(turn)) * width
+    return table
+
+
+def _cards(cards: np.ndarray, thing: np.ndarray, table: np.ndarray, eye: Eye, light: Light) -> Pieces:
     x, y, low, wide, tall, sprite = cards
     at = table.take(thing, axis=1)
     middle_x, middle_y = at[0] + x * at[1] + y * at[2], at[3] + x * at[4] + y * at[5]
-    half = wide * at[10] / 2
-    corners = np.empty((3, 4, len(thing)), np.float32)
+    bottom = at[6] + low * at[7]
+    corners = _facing(middle_x, middle_y, wide * at[10] / 2, bottom, bottom + tall * at[7], eye)
+    colour = _brightness(_SUN_ON_CARDS * at[8], _SKY_ON_CARDS, at[9], light)
+    return Pieces(corners, thing, sprite.astype(np.int32), colour, np.zeros(len(thing), bool))
+
+
+def _facing(
+    x: np.ndarray, y: np.ndarray, half: np.ndarray, bottom: np.ndarray, top: np.ndarray, eye: Eye
+) -> np.ndarray:
+    """Corners, (3, 4, n), of upright rectangles that face the camera."""
+    corners = np.empty((3, 4, len(x)), np.float32)
     half_y = np.zeros_like(half)
     if eye.lens.pano:
-        length = np.maximum(np.hypot(middle_x, middle_y), np.float32(1e-3))
-        half, half_y = half * middle_y / length, -half * middle_x / length
-    corners[0, 0] = corners[0, 3] = middle_x - half
-    corners[0, 1] = corners[0, 2] = middle_x + half
-    corners[1, 0] = corners[1, 3] = middle_y - half_y
-    corners[1, 1] = corners[1, 2] = middle_y + half_y
-    corners[2, :2] = at[6] + low * at[7]
-    corners[2, 2:] = corners[2, 0] + tall * at[7]
-    colour = _brightness(_SUN_ON_CARDS * at[8], _SKY_ON_CARDS, at[9], light)
-    return quads, Pieces(corners, thing, sprite.astype(np.int32), colour, np.zeros(len(thing), bool))
+        length = np.maximum(np.hypot(x, y), np.float32(1e-3))
+        half, half_y = half * y / length, -half * x / length
+    corners[0, 0] = corners[0, 3] = x - half
+    corners[0, 1] = corners[0, 2] = x + half
+    corners[1, 0] = corners[1, 3] = y - half_y
+    corners[1, 1] = corners[1, 2] = y + half_y
+    corners[2, :2] = bottom
+    corners[2, 2:] = top
+    return corners
 
 
 def _collected(parts: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -201,37 +217,57 @@ def _brightness(sun: np.ndarray, sky: np.ndarray | np.float32, lamp: np.ndarray,
     return result
 
 
-def _shadows(
+def _contact_shadows(
+    rows: np.ndarray, place: tuple[np.ndarray, np.ndarray], table: np.ndarray, eye: Eye
+) -> tuple[Pieces, np.ndarray]:
+    """Soft dark patches under the things, and how dark they are.
+
+    A disc on the ground is seen as an ellipse: drawn as a rectangle before the camera, at the disc's nearest point.
+    """
+    across, ahead = place
+    depth = np.hypot(across, ahead) if eye.lens.pano else ahead
+    radius = rows[7]
+    near = np.flatnonzero((rows[2] < 0.6) & (depth < _SHADOWS) & (depth > radius + NEAREST))
+    across, ahead, depth, radius = (part.take(near) for part in (across, ahead, depth, radius))
+    height, half = rows[5].take(near), table[10].take(near) / 2
+    foot = np.where(height > 2 * half, np.float32(0.6), np.float32(1.1))  # what is tall is narrower at its foot
+    half, reach = half * foot, np.minimum(half, radius) * foot
+    closer = (depth - reach) / depth
+    bottom, top = np.full(len(near), np.float32(-eye.z)), np.float32(-eye.z) * (depth - reach) / (depth + reach)
+    corners = _facing(across * closer, ahead * closer, half * closer, bottom, top, eye)
+    return _of_nothing(corners), np.full(len(near), _UNDER)
+
+
+def _long_shadows(
     rows: np.ndarray, place: tuple[np.ndarray, np.ndarray], eye: Eye, light: Light, sun: np.ndarray
 ) -> tuple[Pieces, np.ndarray]:
-    """Soft dark patches under the things, and behind them where the sun reaches them; and how dark they are."""
+    """Shadows on the ground away from the sun where it reaches the things, and how dark they are."""
     across, ahead = place
-    near = np.flatnonzero((rows[2] < 0.6) & (across * across + ahead * ahead < _SHADOWS * _SHADOWS))
+    if light.sun_colour[0] < 0.08:
+        return _of_nothing(np.empty((3, 4, 0), np.float32)), np.empty(0, np.float32)
+    near = np.flatnonzero((rows[2] < 0.6) & (sun > 0.2) & (across * across + ahead * ahead < _SHADOWS * _SHADOWS))
     across, ahead, sun = across.take(near), ahead.take(near), sun.take(near)
-    _, _, _, width, depth, height, heading, radius, _ = rows.take(near, axis=1)
-    angle = np.radians(heading) - np.float32(np.arctan2(eye.ahead[0], eye.ahead[1]))
-    sin, cos = np.sin(angle), np.cos(angle)
-    foot = np.where(height > width, np.float32(0.55), np.float32(1))  # what is tall is narrower at its foot
-    side, front = width * foot, depth * foot
-    corners = [_on_ground(across, ahead, (cos * side, -sin * side), (sin * front, cos * front), eye)]
-    strength = [np.full(len(near), _UNDER)]
-    if light.sun_colour[0] > 0.08:
-        level = max(float(np.hypot(light.sun[0], light.sun[1])), 1e-3)
-        way_x, way_y = (
-            np.float32(-(way[0] * light.sun[0] + way[1] * light.sun[1]) / level) for way in (eye.right, eye.ahead)
-        )
-        long = height * np.float32(min(level / max(light.sun[2], 0.05), 3.0))
-        half = np.minimum(radius, np.float32(0.42) * np.maximum(width, depth))
-        along = long + 2 * half
-        corners.append(_on_ground(
-            across + long / 2 * way_x, ahead + long / 2 * way_y, (2 * half * way_y, -2 * half * way_x),
-            (along * way_x, along * way_y), eye,
-        ))  # fmt: skip
-        strength.append(sun * np.float32(_IN_SHADE * min(1.0, float(light.sun_colour[0]) * 1.8)))
-    quads = np.concatenate(corners, 2)
-    count = quads.shape[2]
-    no_thing, blob = np.zeros(count, np.int32), np.full(count, BLOB, np.int32)
-    return Pieces(quads, no_thing, blob, quads[:, 0], np.zeros(count, bool)), np.concatenate(strength)
+    _, _, _, width, depth, height, _, radius, _ = rows.take(near, axis=1)
+    level = max(float(np.hypot(light.sun[0], light.sun[1])), 1e-3)
+    way_x, way_y = (
+        np.float32(-(way[0] * light.sun[0] + way[1] * light.sun[1]) / level) for way in (eye.right, eye.ahead)
+    )
+    long = height * np.float32(min(level / max(light.sun[2], 0.05), 3.0))
+    half = np.minimum(radius, np.float32(0.42) * np.maximum(width, depth))
+    along = long + 2 * half
+    corners = _on_ground(
+        across + long / 2 * way_x, ahead + long / 2 * way_y, (2 * half * way_y, -2 * half * way_x),
+        (along * way_x, along * way_y), eye,
+    )  # fmt: skip
+    return _of_nothing(corners), sun * np.float32(_IN_SHADE * min(1.0, float(light.sun_colour[0]) * 1.8))
+
+
+def _of_nothing(corners: np.ndarray) -> Pieces:
+    """Shadows as pieces that belong to no thing."""
+    count = corners.shape[2]
+    return Pieces(
+        corners, np.zeros(count, np.int32), np.full(count, BLOB, np.int32), corners[:, 0], np.zeros(count, bool)
+    )
 
 
 def _on_ground(
