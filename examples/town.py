@@ -1,4 +1,4 @@
-"""Look around in the town: contact sheets as PNG files.
+"""Look around in the town: contact sheets.
 
 python examples/town.py [FOLDER]
 """
@@ -29,7 +29,7 @@ def photo(shot, **changes):
 def sheet(rows, path):
     """Pictures side by side, with a thin line between them."""
     padded = [[np.pad(picture, ((0, 4), (0, 4), (0, 0)), constant_values=255) for picture in row] for row in rows]
-    Image.fromarray(np.vstack([np.hstack(row) for row in padded])[:-4, :-4]).save(path, optimize=True)
+    Image.fromarray(np.vstack([np.hstack(row) for row in padded])[:-4, :-4]).save(path, quality=88)
     print(path)
 
 
@@ -46,13 +46,13 @@ def main(folder):
         "rain": {**noon, "weather": "rain"},
         "snow": {**noon, "weather": "snow", "season": "winter", "date": "2023-01-20"},
     }
-    sheet([[photo(shot, **how) for shot in by_city] for how in conditions.values()], folder / "conditions.png")
+    sheet([[photo(shot, **how) for shot in by_city] for how in conditions.values()], folder / "conditions.jpg")
 
     sequence = by_city[0].sequence
     walk = [shot for shot in town.shots if shot.sequence == sequence][:8]
-    sheet([[photo(shot) for shot in walk[:4]], [photo(shot) for shot in walk[4:]]], folder / "walk.png")
+    sheet([[photo(shot) for shot in walk[:4]], [photo(shot) for shot in walk[4:]]], folder / "walk.jpg")
 
-    sheet([[photo(by_city[1], camera=camera) for camera in PHONES[:4]]], folder / "cameras.png")
+    sheet([[photo(by_city[1], camera=camera) for camera in PHONES[:4]]], folder / "cameras.jpg")
 
     tourists = [shot for shot in flat if shot.role == "tourist"]
     sights = {}
@@ -63,12 +63,12 @@ def main(folder):
         if square.sight not in sights or abs(distance - 18) < abs(sights[square.sight][0] - 18):
             sights[square.sight] = (distance, shot)
     shots = [shot for _, shot in (sights[name] for name in sorted(sights))][:10]
-    sheet([[photo(shot) for shot in shots[row : row + 5]] for row in (0, 5)], folder / "sights.png")
+    sheet([[photo(shot) for shot in shots[row : row + 5]] for row in (0, 5)], folder / "sights.jpg")
 
     views = [(shot, render.view(town.city(shot.city), shot, HEIGHT, WIDTH)) for shot in tourists[:80]]
     graphs = [(view, truth.describe(shot, view, 0)) for shot, view in views]
     graphs.sort(key=lambda pair: -len({predicate for *_, predicate in pair[1].relations}))
-    sheet([[graph(*pair) for pair in graphs[:2]]], folder / "graphs.png")
+    sheet([[graph(*pair) for pair in graphs[:2]]], folder / "graphs.jpg")
 
 
 def graph(view, known):
