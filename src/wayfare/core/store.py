@@ -75,6 +75,10 @@ class Store:
             except OSError as error:
                 raise StoreError(f"cannot lock {self.folder}: {error.strerror or error}") from error
             yield
+            try:
+                os.ftruncate(handle, 0)  # or the next holder would be taken for this one for a moment
+            except OSError as error:
+                raise StoreError(f"cannot release {self.folder / 'lock'}: {error.strerror or error}") from error
         finally:
             os.close(handle)
 
