@@ -109,7 +109,7 @@ def test_list_shows_what_there_is(capsys, what):
         (["run", "missing.toml"], 2, "missing.toml"),
         (["run", "."], 2, "folder"),
         (["run", "quickstart", "--set", "strategy.name=fedporx"], 2, "did you mean 'fedprox'"),
-        (["run", "quickstart", "--set", "training.learning_rate=1"], 2, "Known: batch_size"),
+        (["run", "quickstart", "--set", "training.learning_rate=1"], 2, "Known: at_most, batch_size"),
         (["run", "quickstart", "--set", "training.lr=fast"], 2, "training.lr"),
         (["run", "quickstart", "--set", "training.lr"], 2, "KEY=VALUE"),
         (["run", "quickstart", "--set", "topology.per_round=99"], 2, "10 clients"),

@@ -1,5 +1,6 @@
 """Every example runs."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +12,13 @@ EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example(path, tmp_path):
-    done = subprocess.run([sys.executable, path, tmp_path / "run"], capture_output=True, text=True, timeout=200)
+    command, env = [sys.executable, path, tmp_path / "run"], {**os.environ, "WAYFARE_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, env=env)
     assert done.returncode == 0, done.stderr
     if path.stem == "town":
         assert len(done.stdout.splitlines()) == len(list((tmp_path / "run").glob("*.jpg"))) == 5
+    elif path.stem == "locate":
+        assert len(done.stdout.splitlines()) == 5 and (tmp_path / "run" / "located.html").is_file()
     else:
         assert "test/accuracy" in done.stdout
 

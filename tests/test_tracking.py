@@ -1,5 +1,7 @@
 """What trackers are told."""
 
+import posixpath
+import re
 import sys
 import types
 
@@ -9,6 +11,7 @@ from wayfare import Experiment, resume, run
 from wayfare.core.protocols import Training
 from wayfare.errors import ConfigError
 from wayfare.tasks.objects import Objects
+from wayfare.tracking import mlflow_name
 
 
 def tiny(rounds=2):
@@ -44,7 +47,23 @@ def test_mlflow_is_told_in_its_own_words(tmp_path, monkeypatch):
     told = [name for name, *_ in calls]
     assert told == ["set_tracking_uri", "set_experiment", "start_run", "log_params", *["log_metrics"] * 3, "end_run"]
     assert calls[3][1][0]["training.iterations"] == 1
-    assert calls[-2][2] == {"step": 2} and "test.accuracy" in calls[-2][1][0]
+    assert calls[-2][2] == {"step": 2} and "test/accuracy" in calls[-2][1][0]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("test/accuracy", "test/accuracy"),
+        ("R@1", "R_at_1"),
+        ("test/R@100P/São Paulo", "test/R_at_100P/São Paulo"),
+        ("share (%): p-90.5", "share ____ p-90.5"),
+        ("R@5/", "R_at_5/_"),
+        ("/a//../b\n", "_/a/_/_/b_"),
+    ],
+)
+def test_names_that_mlflow_takes(ours, theirs):
+    assert mlflow_name(ours) == theirs
+    assert re.fullmatch(r"[/\w.\- ]+", theirs) and posixpath.normpath(theirs) == theirs  # MLflow's own rules
 
 
 def test_a_tracker_that_is_not_there(tmp_path, monkeypatch):

@@ -95,7 +95,7 @@ class Experiment:
                 parts[key] = build(sections[key], value, key) if key in sections else _component(key, dict(value))
             elif key in plain:
                 parts[key] = value
-            elif key not in ("cells", "about", "paper"):  # what `wayfare reproduce` reads
+            elif key not in ("cells", "about", "paper", "small"):  # what `wayfare reproduce` reads
                 raise unknown("setting", key, {*COMPONENTS, *sections, *plain, "cells", "about"}, "recipe")
         settings = {key: parts.pop(key) for key in list(parts) if key in plain}
         scalars = build(_Scalars, settings, "recipe")
@@ -120,9 +120,12 @@ class Experiment:
 
     def split(self) -> Population:
         """Draw the partition."""
-        labels = self.task.labels if self.task.labels is not None else np.zeros(self.task.samples, np.int64)
-        split: Population = self.partition(labels, rng_for(self.seed, "partition"))
-        if getattr(self.topology, "groups", None) == 0 and split.groups is None and isinstance(split, Split):
+        labels, source = self.task.labels, _source(self.partition)
+        dealt = getattr(self.task, source)
+        dealt = np.zeros(self.task.samples, np.int64) if dealt is None else dealt
+        split: Population = self.partition(dealt, rng_for(self.seed, "partition"))
+        wanted = getattr(self.topology, "groups", None) == 0 and split.groups is None
+        if wanted and labels is not None and isinstance(split, Split):
             return by_main_class(split, labels, self.task.classes)  # the data brings no other groups
         return split
 
@@ -239,10 +242,10 @@ class _Everyone(Population):
 # ---- TOML
 
 
-def read_table(path: Path) -> dict[str, Any]:
-    """A recipe's tables; errors name file and line."""
+def read_table(path: Path, readers: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """A recipe's tables; errors name file and line. With `base = "other.toml"` it says what differs from that one."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(
             f"no recipe {path}: give the path of a TOML file, or a name that `wayfare list recipes` shows"
@@ -251,6 +254,19 @@ def read_table(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is a folder, not a recipe; to continue a run: wayfare resume {path}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise ConfigError(f"{path}: not a readable recipe: {error}") from error
+    for key in ("cells", "paper", "small"):
+        if not isinstance(table.get(key, {}), dict):
+            raise ConfigError(f"{path}: {key} = {table[key]!r}: a table is wanted, [{key}]")
+    base = table.pop("base", None)
+    if base is None:
+        return table
+    if not isinstance(base, str) or path.resolve() in readers:
+        raise ConfigError(f"{path}: base = {base!r}: the name of another recipe beside this one is wanted")
+    below = read_table(path.parent / base, (*readers, path.resolve()))
+    own: dict[str, Any] = {key: table.pop(key) for key in ("cells", "paper") if key in table}  # not mixed with its
+    if "small" in table:
+        own["small"] = override(below.get("small", {}), dict(flatten(table.pop("small"))))
+    return override(below, dict(flatten(table))) | own
 
 
 def override(table: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
@@ -314,6 +330,15 @@ def _check_fit(e: Experiment) -> None:
         fits = sorted(e.strategy.topologies)
         raise ConfigError(f"{strategy} does not run on the topology {topology.lower()!r}; it runs on {fits}")
 
+    if not hasattr(type(e.task), _source(e.partition)):
+        rule = name_of("partition", e.partition)
+        raise ConfigError(f"the partition {rule!r} deals out {_source(e.partition)}, which {task} does not have")
+
+
+def _source(partition: Any) -> str:
+    """Which property of the task a partition is called with: its labels, its photographs, ..."""
+    return str(getattr(partition, "source", "labels"))
+
 
 def _check_ranges(e: Experiment) -> None:
     t, v, p = e.training, e.evaluation, e.policy
@@ -322,6 +347,7 @@ def _check_ranges(e: Experiment) -> None:
         (e.seed >= 0, "seed", e.seed),
         (t.epochs >= 1, "training.epochs", t.epochs),
         (t.iterations >= 0, "training.iterations", t.iterations),
+        (t.at_most >= 0, "training.at_most", t.at_most),
         (t.batch_size >= 1, "training.batch_size", t.batch_size),
         (t.lr > 0, "training.lr", t.lr),
         (0 < t.decay <= 1, "training.decay", t.decay),

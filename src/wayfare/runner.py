@@ -26,14 +26,19 @@ from wayfare.core.device import Bench
 from wayfare.core.federation import Federation, Round
 from wayfare.core.store import Store
 from wayfare.core.traffic import Traffic
+from wayfare.data.partition.census import census
 from wayfare.data.partition.heterogeneity import counts, describe
 from wayfare.data.partition.split import Population, load_split
+from wayfare.data.places import PlacePhotos
 from wayfare.errors import ConfigError, DataError, QuorumError, StoreError
 from wayfare.experiment import Crowd, Experiment, flatten
 from wayfare.machine import opened
+from wayfare.reports.record import less_is_better
 from wayfare.tracking import Tracker, trackers
 
-Listener = Callable[[str, dict[str, Any]], None]  # hears ("round", line), ("device", {...}), ("warning", {...})
+# hears ("round", line), ("device", {...}), ("warning", {...}), ("preparing", {...})
+Listener = Callable[[str, dict[str, Any]], None]
+_HOW_FAR = ("text", "done", "total")
 
 
 def run(
@@ -98,6 +103,8 @@ class _Run:
             engine = "local"
         with ExitStack() as stack:
             machine = stack.enter_context(opened(engine, workers))  # first: its workers start while data is read here
+            if hasattr(experiment.task, "ready"):
+                experiment.task.ready(lambda *how_far: self.listen("preparing", dict(zip(_HOW_FAR, how_far))))
             self._write_beginning(spec, machine)
             state = store.latest(lambda text: self.listen("warning", {"text": text}))
             machine.open(spec, str(store.folder), self.bench)
@@ -181,6 +188,7 @@ class _Run:
             round.metrics["train/loss"] = traffic.loss / traffic.examples
         if self._is_due(round.number):
             self._evaluate(round)
+        warnings = self._warnings(round)
         line = {
             "round": round.number,
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -196,6 +204,7 @@ class _Run:
             "cold": [id for id in traffic.cold if id in self._remembering],  # it has forgotten what it once knew
             "kept": traffic.kept,
             "void": round.void,
+            "warnings": warnings,
             "experiment": fingerprint(self.experiment),
         }
         if self._improves(line):
@@ -206,7 +215,16 @@ class _Run:
         self._remembering |= set(traffic.kept)
         for watcher in watchers:
             watcher.log(line)
+        for text in warnings:
+            self.listen("warning", {"text": f"round {round.number}: {text}"})
         self.listen("round", line)
+
+    def _warnings(self, round: Round) -> list[str]:
+        """What the task has to say about a model that has gone wrong, each time it is judged."""
+        if not self.store.lines or not hasattr(self.experiment.task, "alarm"):
+            return []
+        text: str = self.experiment.task.alarm(round.metrics, self.store.lines[0]["metrics"])
+        return [text] if text else []
 
     def _is_due(self, number: int) -> bool:
         every = self.experiment.evaluation.every
@@ -240,11 +258,13 @@ class _Run:
     def _ask(
         self, round: Round, scope: str, ids: list[str], split: str
     ) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
-        """The mean of each metric over devices, weighted by their samples (a common test set weighs them alike).
+        """The mean of each metric over the devices that have it, weighted by samples (a common test set weighs alike).
 
         Too few answers give no figure, and a warning: a run does not end because its judges are away.
         """
-        experiment, sums, weights = self.experiment, {}, 0.0  # type: Experiment, dict[str, float], float
+        experiment = self.experiment
+        sums: dict[str, float] = {}
+        weights: dict[str, float] = {}
         per_client: dict[str, dict[str, float]] = {}
         traffic = Traffic(round.traffic.engine, experiment.policy, round.number, self.crowd.size_of)
 
@@ -257,11 +277,11 @@ class _Run:
         for id, reply in self._answered(replies, scope):
             metrics = {name[7:]: reply.number(name) for name in reply.values if name.startswith("metric/")}
             weight = 1.0 if split == "test" else reply.number("n")
-            weights += weight if metrics else 0.0
-            for name, value in metrics.items():
+            for name, value in metrics.items():  # recall, say, is not measured where no query has an answer
                 sums[name] = sums.get(name, 0.0) + weight * value
+                weights[name] = weights.get(name, 0.0) + weight
                 per_client.setdefault(name, {})[id] = value
-        return {f"{scope}/{name}": total / weights for name, total in sums.items()}, per_client
+        return {f"{scope}/{name}": total / weights[name] for name, total in sums.items()}, per_client
 
     def _answered(self, replies: Iterator[tuple[str, Bundle]], scope: str) -> Iterator[tuple[str, Bundle]]:
         answers: list[tuple[str, Bundle]] = []
@@ -275,7 +295,7 @@ class _Run:
     def _monitored(self) -> list[tuple[int, float]]:
         metric = self.experiment.evaluation.monitor
         lines = [line for line in self.store.lines if metric in line["metrics"]]
-        sign = -1.0 if metric.endswith("loss") else 1.0
+        sign = -1.0 if less_is_better(metric) else 1.0
         return [(line["round"], sign * line["metrics"][metric]) for line in lines]
 
     def _improves(self, line: dict[str, Any]) -> bool:
@@ -288,7 +308,7 @@ class _Run:
             raise ConfigError(
                 f"evaluation.monitor = {metric!r} is not measured; there are {', '.join(sorted(line['metrics']))}"
             )
-        sign = -1.0 if metric.endswith("loss") else 1.0
+        sign = -1.0 if less_is_better(metric) else 1.0
         value: float = sign * line["metrics"][metric]
         return value > max((value for _, value in self._monitored()), default=-math.inf)
 
@@ -330,6 +350,8 @@ class _Run:
             "refused": sum(len(line["refused"]) for line in lines),
             "cold": sum(len(line["cold"]) for line in lines),
             "void": sum(line["void"] for line in lines),
+            "protocol": getattr(self.experiment.task, "protocol", ""),
+            "warnings": [text for line in lines[-1:] for text in line.get("warnings", [])],
             "skipped_files": getattr(self.experiment.task, "skipped", []),
         }
         store.write("summary.json", summary)
@@ -358,7 +380,7 @@ def _model_file(state: Bundle, round: int) -> bytes:
 
 
 def partition_summary(split: Population, experiment: Experiment) -> dict[str, Any]:
-    """Who has what, for people: a table of statistics and the first clients' label counts."""
+    """Who has what, for people: a table of statistics, the first clients' label counts, and maps of photographs."""
     task = experiment.task
     shown = split if len(split) <= _DESCRIBED else split.select(range(_DESCRIBED))
     table = describe(shown, task.labels, len(task.classes)) if task.labels is not None else describe(shown)
@@ -366,6 +388,11 @@ def partition_summary(split: Population, experiment: Experiment) -> dict[str, An
     result: dict[str, Any] = {"provenance": split.provenance, "table": renamed | {"clients": len(split)}}
     if len(split) > _DESCRIBED:
         result["note"] = f"statistics of the first {_DESCRIBED} of {len(split)} clients"
+    photos = getattr(task, "photos", None)
+    if isinstance(photos, PlacePhotos):
+        places = census(shown, photos)
+        result["table"] |= places.pop("table")
+        result["places"] = places
     if task.labels is not None:
         table_counts = counts(split, task.labels, len(task.classes))
         result |= {"classes": list(task.classes), "counts": table_counts.tolist()}

@@ -23,6 +23,7 @@ from wayfare.core.device import Bench, Device
 from wayfare.core.protocols import Client, Failure, Policy, Strategy, Task, Training
 from wayfare.core.seeds import rng_for
 from wayfare.core.traffic import Refusal, admit
+from wayfare.data.partition.random import Random
 from wayfare.data.partition.shards import Shards
 from wayfare.engines.programs import perform
 from wayfare.errors import WayfareError
@@ -71,6 +72,11 @@ def _quietly() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
+def _dealt(task: Task) -> Shards | Random:
+    """Clients that are unlike each other, where there are labels to deal out by."""
+    return Random(CLIENTS) if task.labels is None else Shards(CLIENTS, classes_per_client=min(3, len(task.classes)))
+
+
 class _Lab:
     """A small federation whose every step can be looked at."""
 
@@ -79,7 +85,7 @@ class _Lab:
         self.experiment = Experiment(
             task=task,
             strategy=strategy,
-            partition=Shards(CLIENTS, classes_per_client=min(3, len(task.classes))),
+            partition=_dealt(task),
             training=Training(iterations=4, batch_size=16, lr=0.02),
             evaluation=Evaluation(every=0, holdout=0.0),
             topology=Server(),
@@ -311,8 +317,9 @@ class _Wire:
 
 
 def _client(task: Task) -> Client:
-    samples = np.arange(min(40, task.samples))
-    return Client("c0", samples[10:], samples[:10])
+    samples = np.arange(min(120, task.samples))
+    held = samples % 10 == 0
+    return Client("c0", samples[~held], samples[held])
 
 
 def _network(task: Task) -> nn.Module:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -41,6 +42,16 @@ class TensorBoard:
         self._writer.close()
 
 
+def mlflow_name(name: str) -> str:
+    """A metric's name as MLflow takes it on every system: `R@1/night` becomes `R_at_1/night`.
+
+    Allowed are letters, digits, underscores, dots, dashes, spaces and slashes (colons not on Windows), and names must
+    be paths in their shortest form: no empty part, no `.` or `..`.
+    """
+    parts = re.sub(r"[^\w/. -]", "_", name.replace("@", "_at_")).split("/")
+    return "/".join(part if part.strip(".") else "_" for part in parts)
+
+
 class MLflow:
     """An MLflow run, where MLFLOW_TRACKING_URI says, or in `<run>/mlflow.db`."""
 
@@ -59,7 +70,7 @@ class MLflow:
             mlflow.log_params(settings)
 
     def log(self, line: dict[str, Any]) -> None:
-        values = {name.replace("/", "."): value for name, value in scalars(line).items()}
+        values = {mlflow_name(name): value for name, value in scalars(line).items()}
         self._mlflow.log_metrics(values, step=line["round"])
 
     def close(self) -> None:

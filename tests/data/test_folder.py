@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from wayfare.data import cache, folder
+from wayfare.data import cache, decoded, folder
 from wayfare.data.archives import unpack
 from wayfare.data.pictures import Pictures
 from wayfare.errors import DataError
@@ -150,7 +150,7 @@ def test_what_is_not_a_set_of_class_folders_is_refused(make, expected: str, tmp_
 
 def test_a_second_load_decodes_nothing(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = folder.load(photos, size=(4, 6))
-    monkeypatch.setattr(folder, "decode_all", lambda *_: pytest.fail("decoded again"))
+    monkeypatch.setattr(decoded, "decode_all", lambda *_: pytest.fail("decoded again"))
     second = folder.load(photos, size=(4, 6))
     assert isinstance(second[0].images, np.memmap)
     for one, other in zip(first, second):

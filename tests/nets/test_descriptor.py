@@ -157,6 +157,7 @@ def test_what_pooling_refuses() -> None:
         ("resnet18", 11_176_512, 10_493_440, 512),  # 11.2M, 10M
         ("vgg16", 14_714_688, 7_079_424, 512),  # 14.7M, 7M
         ("efficientnet_lite0", 3_371_008, 1_017_600, 1280),
+        ("efficientnet_lite0_stage5", 700_768, 446_784, 112),
         ("cnn", 243_072, 243_072, 128),
     ],
 )
@@ -171,6 +172,8 @@ def test_trained_parameters_by_hand() -> None:
     # VGG16's last three convolutions; EfficientNet-Lite0's last block and last convolution, and two per channel of norm
     assert 3 * (512 * 512 * 9 + 512) == 7_079_424
     assert (192 + 2) * 1152 + (9 + 2) * 1152 + (1152 + 2) * 320 + (320 + 2) * 1280 == 1_017_600
+    # its fifth stage: from 80 channels to 112 by way of 480, then twice from 112 by way of 672
+    assert (80 + 2 + 25 + 2) * 480 + (480 + 2) * 112 + 2 * ((112 + 2 + 25 + 2) * 672 + (672 + 2) * 112) == 446_784
 
 
 @pytest.mark.parametrize(
@@ -336,6 +339,7 @@ def test_vgg_ends_before_its_last_relu() -> None:
         ("resnet18", lambda: ResNet18(1000)),
         ("vgg16", lambda: VGG16(5, hidden=4)),
         ("efficientnet_lite0", lambda: EfficientNetLite0(1000)),
+        ("efficientnet_lite0_stage5", lambda: EfficientNetLite0(1000)),
     ],
 )
 def test_a_whole_networks_weight_file_loads_by_path(network: Network, whole: type[nn.Module], tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from wayfare.errors import ConfigError, unknown
-from wayfare.reports.tables import human_bytes
+from wayfare.reports.tables import human_bytes, human_seconds
 
 out = Console()
 err = Console(stderr=True)
@@ -81,19 +81,28 @@ def parse_settings(pairs: list[str] | None) -> dict[str, Any]:
 class Watch:
     """Shows a run's progress on standard error: a live bar on a terminal, a line per round elsewhere."""
 
-    def __init__(self, progress: Progress | None, rounds: int, label: str) -> None:
-        self.progress, self.label, self.rounds = progress, label, rounds
-        self.devices, self.sent = 0, 0
+    def __init__(self, progress: Progress | None, rounds: int, label: str, left: TimeLeft | None = None) -> None:
+        self.progress, self.label, self.rounds, self.left = progress, label, rounds, left
+        self.devices, self.sent, self.preparing = 0, 0, ""
         self.task = progress.add_task(label, total=rounds) if progress else None
 
     def __call__(self, event: str, data: dict[str, Any]) -> None:
         if event == "warning":
             err.print(f"[yellow]warning[/yellow] {data['text']}")
+        elif event == "preparing":
+            self._prepare(data["text"], data["done"], data["total"])
         elif event == "device":
             self.devices += 1
             self._show(f"{self.label}  {self.devices} replies")
         elif event == "round":
             self._round(data)
+
+    def _prepare(self, text: str, done: int, total: int) -> None:
+        if self.progress is not None and self.task is not None:
+            self.progress.update(self.task, description=f"{self.label}  {text} {done:,}/{total:,}")
+        elif text != self.preparing:
+            err.print(f"{self.label}  {text} ({total:,}) ...", soft_wrap=True, highlight=False)
+        self.preparing = text
 
     def _round(self, line: dict[str, Any]) -> None:
         self.devices = 0
@@ -102,6 +111,9 @@ class Watch:
         metrics = "  ".join(f"{name} {line['metrics'][name]:.4g}" for name in shown)
         notes = "".join(f"  [red]{len(line[key])} {key}[/red]" for key in ("refused", "cold") if line[key])
         text = f"{self.label}  {metrics}  {human_bytes(self.sent)}{notes}{'  [red]void[/red]' if line['void'] else ''}"
+        if self.left is not None:
+            self.left.hear(line)
+            text += self.left.text
         if self.progress is None or self.task is None:
             place = f"round {line['round']}/{self.rounds}"
             err.print(f"{place}  {text}  {line['seconds']:.2f} s", soft_wrap=True, highlight=False)
@@ -111,6 +123,42 @@ class Watch:
     def _show(self, text: str) -> None:
         if self.progress is not None and self.task is not None and self.progress.tasks[self.task].completed == 0:
             self.progress.update(self.task, description=text)
+
+
+class TimeLeft:
+    """How long several runs still take: the present one by its rounds so far, the others like those that are done."""
+
+    def __init__(self) -> None:
+        self.waiting = 0  # runs after the present one
+        self.taken: list[float] = []  # seconds of each run that is done
+        self.rounds, self.round, self.heard = 0, 0, list[float]()
+
+    def begin(self, rounds: int, waiting: int) -> None:
+        """The next run, of so many rounds."""
+        self.rounds, self.waiting, self.round, self.heard = rounds, waiting, 0, []
+
+    def hear(self, line: dict[str, Any]) -> None:
+        """A round is done; round 0 is only an evaluation."""
+        if line["round"]:
+            self.round = line["round"]
+            self.heard.append(line["seconds"])
+
+    def end(self, seconds: float) -> None:
+        """The present run is done."""
+        self.taken.append(seconds)
+
+    @property
+    def seconds(self) -> float | None:
+        """None before the first round."""
+        if not self.heard:
+            return None
+        each = sum(self.heard) / len(self.heard)
+        whole = sum(self.taken) / len(self.taken) if self.taken else each * self.rounds
+        return each * (self.rounds - self.round) + whole * self.waiting
+
+    @property
+    def text(self) -> str:
+        return "" if self.seconds is None else f"  about {human_seconds(self.seconds)} left in all"
 
 
 def _shown(metrics: dict[str, float]) -> list[str]:

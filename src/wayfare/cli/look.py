@@ -20,7 +20,7 @@ from wayfare.reports.compare import write_page
 from wayfare.reports.partition import write_partition
 from wayfare.reports.record import Record, find_runs
 from wayfare.reports.report import write_report
-from wayfare.reports.tables import compare_table, partition_table, run_table, runs_table
+from wayfare.reports.tables import compare_table, partition_table, places_tables, run_table, runs_table
 
 
 class Things(StrEnum):
@@ -111,14 +111,14 @@ def split(
     set_: Settings = None,
     json: Json = False,
 ) -> None:
-    """Draw a recipe's partition and print how different its clients are."""
+    """Draw a recipe's partition and print how different its clients are, or where their photographs are."""
     from wayfare.experiment import Experiment
     from wayfare.runner import partition_summary
 
     experiment = Experiment.read(recipe_path(recipe), parse_settings(set_))
     drawn = experiment.split()
     summary = partition_summary(drawn, experiment)
-    shown: list[Any] = [partition_table(summary["table"])]
+    shown: list[Any] = places_tables(summary) if "places" in summary else [partition_table(summary["table"])]
     if save is not None:
         disk.write(save, drawn.pack())
         summary["file"] = str(save)

@@ -1,4 +1,4 @@
-"""Commands that run experiments: run, resume, reproduce, demo."""
+"""Commands that run experiments: run, resume."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from wayfare.cli.console import (
     Json,
     Recipe,
     Settings,
+    TimeLeft,
     Watch,
     answer,
     err,
@@ -21,7 +22,7 @@ from wayfare.cli.console import (
     recipe_path,
     watching,
 )
-from wayfare.errors import ConfigError, unknown
+from wayfare.errors import ConfigError
 from wayfare.machine import opened
 from wayfare.reports.compare import compare, write_page
 from wayfare.reports.record import Record
@@ -68,7 +69,7 @@ def run(
             summary = _one(experiment, folder, machine, track)
         else:
             plan = {f"seed-{s}": experiment.with_seed(s) for s in range(experiment.seed, experiment.seed + seeds)}
-            summaries = _many(plan, folder, machine, track)
+            summaries = run_all(plan, folder, machine, track)
     if seeds == 1:
         answer(summary, json, run_table(Record.read(folder)), f"report: {_report(folder)}")
         return
@@ -97,94 +98,30 @@ def resume(
     raise ConfigError(f"{folder} holds several runs: resume one of {sorted(p.name for p in folder.glob('seed-*'))}")
 
 
-def reproduce(
-    recipe: Recipe,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Where the runs go; a folder that exists is continued.")
-    ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Seeds per cell.")] = 1,
-    cells: Annotated[str, typer.Option(help="Only these cells, comma-separated.")] = "",
-    engine: Engine = "auto",
-    workers: Workers = 0,
-    set_: Settings = None,
-    track: Track = None,
-    json: Json = False,
-) -> None:
-    """Run every cell of a recipe's table and put them side by side.
-
-    A recipe has cells: [cells.NAME] with the settings in which each differs. Finished cells are not run again.
-    """
-    path = recipe_path(recipe)
-    folder = out or Path("runs") / path.stem
-    result, shown = reproduce_recipe(path, folder, seeds, cells, engine, workers, parse_settings(set_), track)
-    answer(result, json, *shown)
-
-
-def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where the runs and the page go.")] = Path("runs/demo"),
-    engine: Engine = "auto",
-    workers: Workers = 0,
-    json: Json = False,
-) -> None:
-    """A small federation on real data that needs no download, compared with training alone and with pooling the data.
-
-    Ten clients hold handwritten digits, each mostly a few of the ten kinds. It takes about a minute.
-    """
-    result, shown = reproduce_recipe(recipe_path("quickstart"), out, 1, "", engine, workers, {}, ["none"])
-    answer(result, json, *shown)
-
-
-def reproduce_recipe(
-    path: Path,
-    folder: Path,
-    seeds: int,
-    only: str,
-    engine: str,
-    workers: int,
-    changes: dict[str, Any],
-    track: list[str] | None,
-) -> tuple[dict[str, Any], list[Any]]:
-    """All cells of a recipe; returns the result and what to show of it."""
-    with opened(engine, workers) as machine:
-        from wayfare.experiment import Experiment, flatten, override, read_table
-
-        table = override(read_table(path), changes)
-        cells: dict[str, Any] = table.pop("cells", {})
-        if not cells:
-            raise ConfigError(f"{path} has no [cells.NAME] tables: it is one experiment, for `wayfare run`")
-        for name in filter(None, only.split(",")):
-            if name not in cells:
-                raise unknown("cell", name, cells, str(path))
-        chosen = [name for name in cells if not only or name in only.split(",")]
-        plan: dict[str, Experiment] = {}
-        for name in chosen:
-            experiment = Experiment.from_table(override(table, dict(flatten(cells[name]))), name)
-            for seed in range(experiment.seed, experiment.seed + seeds):
-                plan[name if seeds == 1 else f"{name}/seed-{seed}"] = experiment.with_seed(seed)
-        _many(plan, folder, machine, track)
-    comparison = compare([folder / name for name in chosen])
-    page = write_page(comparison, folder / "index.html", str(table.get("name", path.stem)), str(table.get("about", "")))
-    return comparison.as_dict() | {"page": str(page)}, [compare_table(comparison), f"page: {page}"]
-
-
-def _many(plan: dict[str, Experiment], folder: Path, machine: Any, track: list[str] | None) -> list[dict[str, Any]]:
+def run_all(plan: dict[str, Experiment], folder: Path, machine: Any, track: list[str] | None) -> list[dict[str, Any]]:
     """Run experiments one after another on one engine, continuing what is begun and leaving what is done."""
     from wayfare.runner import resume as continue_run
     from wayfare.runner import run as begin_run
 
-    summaries = []
+    summaries, left = [], TimeLeft()
     with interruptible("the same command again"), watching() as progress:
         for number, (name, experiment) in enumerate(plan.items(), start=1):
             place = folder / name
-            watch = Watch(progress, experiment.rounds, f"[{number}/{len(plan)}] {name}")
+            left.begin(experiment.rounds, sum(not _is_done(folder / later) for later in list(plan)[number:]))
+            watch = Watch(progress, experiment.rounds, f"[{number}/{len(plan)}] {name}", left)
             if (place / "experiment.toml").exists():
                 if (place / "experiment.toml").read_text(encoding="utf-8") != experiment.to_toml():
                     raise ConfigError(f"{place} holds a run with other settings: remove it, or choose another --out")
                 summaries.append(continue_run(place, machine, track=_track(track), listen=watch))
             else:
                 summaries.append(begin_run(experiment, place, machine, track=_track(track), listen=watch))
+            left.end(summaries[-1]["seconds"])
             _report(place)
     return summaries
+
+
+def _is_done(folder: Path) -> bool:
+    return (folder / "summary.json").exists()
 
 
 def _one(experiment: Experiment, folder: Path, machine: Any, track: list[str] | None) -> dict[str, Any]:
@@ -243,5 +180,5 @@ def _report(folder: Path) -> Path:
 
 def add_to(app: typer.Typer) -> None:
     """Register these commands."""
-    for command in (run, resume, reproduce, demo):
+    for command in (run, resume):
         app.command()(command)

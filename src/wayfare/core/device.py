@@ -140,8 +140,9 @@ class Device:
         return {"n": len(self.client.train), "steps": steps, "loss": mean_loss}
 
     def _batches(self, net: nn.Module, memo: dict[str, Any], iterations: int) -> Iterator[Batch]:
-        """`epochs` passes over the data, or passes until `iterations` steps are made."""
+        """`epochs` passes over the data (`at_most` so many steps), or passes until `iterations` steps are made."""
         wanted = iterations or self.training.iterations
+        last = wanted or self.training.at_most
         passes = itertools.count() if wanted else range(self.training.epochs)
         made = 0
         for number in passes:
@@ -150,7 +151,7 @@ class Device:
             for batch in self.task.steps(net, self.client, self.training.batch_size, memo, rng):
                 yield batch
                 made += 1
-                if made == wanted:
+                if made == last:
                     return
             if made == before:
                 raise WayfareError(f"device {self.id!r}: a pass over its data has no step to train on")

@@ -146,6 +146,7 @@ class Training:
 
     epochs: int = 1
     iterations: int = 0  # if > 0: this many steps whatever the client's size, instead of epochs
+    at_most: int = 0  # if > 0: no more steps than this, however many epochs are wanted
     batch_size: int = 32
     optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
     lr: float = 0.05

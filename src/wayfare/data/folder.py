@@ -12,7 +12,6 @@ part.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -22,8 +21,9 @@ from pathlib import Path
 import numpy as np
 
 from wayfare.data.cache import cache_dir, new_folder, read_pair, write_array, write_facts
+from wayfare.data.decoded import decode_to, key_of
 from wayfare.data.findings import Findings, Problems
-from wayfare.data.images import SUFFIXES, decode, decode_all
+from wayfare.data.images import SUFFIXES, decode
 from wayfare.data.pictures import Pictures, Skipped
 from wayfare.errors import DataError
 
@@ -32,7 +32,6 @@ Progress = Callable[[int, int], None]
 _FORM = 1  # of the cache: raise it when decoding changes
 _OTHER_PICTURES = frozenset({".avif", ".bmp", ".gif", ".heic", ".heif", ".jxl", ".tif", ".tiff"})
 _TEST_SHARE = 0.2
-_CHUNK = 512  # pictures in memory at a time
 
 
 @dataclass(frozen=True)
@@ -151,14 +150,8 @@ def _files(folder: Path) -> tuple[list[Path], list[Skipped]]:
 
 
 def _key(listing: _Listing, size: tuple[int, int]) -> str:
-    facts: list[object] = [_FORM, list(size), str(listing.root.resolve()), [item.file for item in listing.unread]]
-    for photo in listing.photos:
-        try:
-            found = photo.file.stat()
-            facts.append([str(photo.file.relative_to(listing.root)), found.st_size, found.st_mtime_ns])
-        except OSError:  # a dangling link, say: decoding will list it with the reason
-            facts.append([str(photo.file.relative_to(listing.root)), -1, -1])
-    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
+    facts: list[object] = [_FORM, list(size), [item.file for item in listing.unread]]
+    return key_of(listing.root, [photo.file for photo in listing.photos], facts)
 
 
 # ---- Decoding, once
@@ -169,7 +162,7 @@ def _ensure(target: Path, listing: _Listing, size: tuple[int, int]) -> None:
         if part is None:
             return
         rows = part / "rows"
-        kept, broken = _decode_to(rows, [photo.file for photo in listing.photos], size)
+        kept, broken = decode_to(rows, [photo.file for photo in listing.photos], size)
         photos = [listing.photos[index] for index in kept]
         _refuse_empty_classes(listing, photos, broken)
         test = _split(photos)
@@ -180,22 +173,6 @@ def _ensure(target: Path, listing: _Listing, size: tuple[int, int]) -> None:
             write_array(part / f"{name}_labels.npy", labels[members])
         write_facts(part, listing.classes, listing.unread + tuple(broken))
         rows.unlink()
-
-
-def _decode_to(target: Path, files: Sequence[Path], size: tuple[int, int]) -> tuple[list[int], list[Skipped]]:
-    """Write the decoded pictures one after the other: through a memory map, a full disk would end the process."""
-    kept: list[int] = []
-    broken: list[Skipped] = []
-    try:
-        with target.open("wb") as out:
-            for start in range(0, len(files), _CHUNK):
-                images, indices, skipped = decode_all(files[start : start + _CHUNK], size)
-                out.write(images.data)
-                kept += [start + int(index) for index in indices]
-                broken += skipped
-    except OSError as error:
-        raise DataError(f"cannot be written: {error.strerror}", file=target, remedy="free some space there") from error
-    return kept, broken
 
 
 def _refuse_empty_classes(listing: _Listing, photos: Sequence[_Photo], broken: Sequence[Skipped]) -> None:

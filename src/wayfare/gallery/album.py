@@ -51,7 +51,7 @@ class Album:
         image = Image.fromarray(pixels)
         image.thumbnail((side, side), Image.Resampling.LANCZOS)
         file = io.BytesIO()
-        image.save(file, "JPEG", quality=_QUALITY[side])
+        image.save(file, "JPEG", quality=_QUALITY.get(side, 82))
         return Picture(file.getvalue(), image.width, image.height, wanted.words, wanted.caption)
 
     def pixels(self, source: Path | np.ndarray) -> np.ndarray | None:

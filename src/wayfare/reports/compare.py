@@ -180,11 +180,14 @@ def compare(paths: Sequence[Path]) -> Comparison:
     return Comparison(tuple(Group(labels[i], tuple(sorted(parted[i], key=_seed_order))) for i in order))
 
 
-def write_page(comparison: Comparison, out: Path, title: str = "", about: str = "") -> Path:
-    """Write the comparison as a page that needs nothing else, and return where it is."""
+def write_page(comparison: Comparison, out: Path, title: str = "", about: str = "", paper: Html | None = None) -> Path:
+    """Write the comparison as a page that needs nothing else, and return where it is; `paper` is a section on top."""
     runs = sum(group.n for group in comparison.groups)
     curves = _figures(comparison)
     sections = [_results(comparison), _curves(comparison, curves), _settings_part(comparison), _runs(comparison)]
+    parts = ["result", "curves", "settings", "runs"]
+    if paper is not None:
+        sections, parts = [paper, *sections], ["paper", *parts]
     title = title or f"{page.several(len(comparison.groups), 'setting')} compared"
     header = tag(
         "header",
@@ -193,7 +196,7 @@ def write_page(comparison: Comparison, out: Path, title: str = "", about: str = 
         *(tag("p", note, class_="banner", role="status") for note in comparison.notes if "not finished" in note),
         tag("p", about, class_="lead") if about else None,
         tag("p", _in_words(comparison, runs), class_="lead"),
-        page.menu(("result", "curves", "settings", "runs")),
+        page.menu(parts),
     )
     out = out / "comparison.html" if out.is_dir() else out
     return page.save(page.document(title, header, sections, curves), out)

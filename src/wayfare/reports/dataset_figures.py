@@ -71,10 +71,11 @@ def map_keys(maps: Sequence[Map]) -> dict[str, Key]:
     return keys
 
 
-def map_figure(name: str, shown: Map, keys: dict[str, Key], width: int) -> Figure:
+def map_figure(name: str, shown: Map, keys: dict[str, Key], width: int, around: float = 0.0) -> Figure:
     """A city from above: ways below, photographs on them, and what stands still on top; one scale for both axes.
 
-    `width` is what it will have on a large screen, in pixels: its height is what suits the city then.
+    `width` is what it will have on a large screen, in pixels: its height is what suits the city then. `around` it that
+    many metres more are shown, for what may be drawn there.
     """
     order = ("ways", "photos", "fixed")
     layers = sorted(shown.layers, key=lambda layer: order.index(layer.kind))
@@ -83,7 +84,7 @@ def map_figure(name: str, shown: Map, keys: dict[str, Key], width: int) -> Figur
     layout["hoverlabel"] |= {"namelength": -1}
     layout["xaxis"] |= {"title": axis_title("metres east"), "showgrid": True, "zeroline": False}
     layout["yaxis"] |= {"title": axis_title("metres north"), "scaleanchor": "x", "scaleratio": 1}
-    east, north = (_span([getattr(layer, axis) for layer in layers]) for axis in "xy")
+    east, north = (_span([getattr(layer, axis) for layer in layers], around) for axis in "xy")
     layout["xaxis"]["range"], layout["yaxis"]["range"] = east, north
     height = round((width - 90) * (north[1] - north[0]) / (east[1] - east[0])) + 80
     parts = [f"{number(sum(x is not None for x in layer.x))} points of {layer.name}" for layer in layers]
@@ -91,13 +92,13 @@ def map_figure(name: str, shown: Map, keys: dict[str, Key], width: int) -> Figur
     return Figure(name, shown.title, words, {"data": traces, "layout": layout}, height=min(max(height, 280), 600))
 
 
-def _span(values: Sequence[Sequence[float | None]]) -> list[float]:
+def _span(values: Sequence[Sequence[float | None]], around: float) -> list[float]:
     """From where to where an axis goes: not as far as a few points that are so far off that all else would be tiny."""
     known = np.array([value for part in values for value in part if value is not None])
     inner = np.quantile(known, (0.01, 0.99)).tolist()
     whole = [float(known.min()), float(known.max())]
     low, high = inner if whole[1] - whole[0] > 2 * (inner[1] - inner[0]) > 0 else whole
-    margin = 0.04 * (high - low) + 5
+    margin = 0.04 * (high - low) + 5 + around
     return [low - margin, high + margin]
 
 

@@ -26,6 +26,8 @@ from wayfare.reports.tables import (
 
 _LONG_WORD = 24
 _VOID_TAGS = frozenset({"meta", "link", "input"})
+_NONE = "'none'"
+_WITHOUT_SCRIPT = "The figures need JavaScript; every number is in the tables too."
 
 
 class Html(str):
@@ -141,10 +143,10 @@ def picture(jpeg: bytes, words: str, width: int, height: int) -> Html:
 
 
 def document(title: str, header: Html, sections: Sequence[Html], drawn: Sequence[Figure], style: str = "") -> str:
-    """The whole page; `style` is what its style sheet has beyond that of all pages."""
-    library, script = _library(), figures.SCRIPT
+    """The whole page; `style` is what its style sheet has beyond that of all pages. Without figures, no script runs."""
+    scripts = [_library(), figures.SCRIPT] if drawn else []
     policy = (
-        f"default-src 'none'; script-src {_hash(library)} {_hash(script)}; style-src 'unsafe-inline'; "
+        f"default-src 'none'; script-src {' '.join(map(_hash, scripts)) or _NONE}; style-src 'unsafe-inline'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
     head = tag(
@@ -162,12 +164,11 @@ def document(title: str, header: Html, sections: Sequence[Html], drawn: Sequence
         "body",
         tag("a", "Skip to the result", href="#main", class_="skip"),
         header,
-        tag("noscript", tag("p", "The figures need JavaScript; every number is in the tables too.", class_="banner")),
+        tag("noscript", tag("p", _WITHOUT_SCRIPT, class_="banner")) if scripts else None,
         tag("main", *sections, id="main"),
         tag("footer", "Written by Wayfare. This page is complete in itself and fetches nothing."),
-        tag("script", Html(figures.embed(drawn)), type="application/json", id="figure-data"),
-        tag("script", Html(library)),
-        tag("script", Html(script)),
+        tag("script", Html(figures.embed(drawn)), type="application/json", id="figure-data") if scripts else None,
+        *(tag("script", Html(script)) for script in scripts),
     )
     return "<!doctype html>\n" + tag("html", head, body, lang="en") + "\n"
 

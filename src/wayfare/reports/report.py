@@ -33,6 +33,7 @@ from wayfare.reports.page import (
     tag,
     tiles,
 )
+from wayfare.reports.partition import stored_maps
 from wayfare.reports.record import Clients, Record, less_is_better
 from wayfare.reports.tables import (
     NOTHING,
@@ -56,19 +57,20 @@ def write_report(run: Path, out: Path | None = None) -> Path:
     curves = figures.metric_figures(record)
     clients = _client_figures(record)
     partition = figures.partition_figure(record.partition)
+    map_parts, maps = stored_maps(record.partition)
     traffic = figures.traffic_figure(record)
     sections = [
         _result(record),
         _curves(record, curves),
         _clients(record, clients),
-        _partition(record, partition),
+        _partition(record, partition, map_parts),
         _traffic(record, traffic),
         _irregularities(record),
         _settings(record),
         _environment(record),
         _reproduce(record),
     ]
-    drawn = [*curves, *clients, *(f for f in (partition, traffic) if f is not None)]
+    drawn = [*curves, *clients, *maps, *(f for f in (partition, traffic) if f is not None)]
     text = document(record.name, _header(record), sections, drawn)
     return save(text, run / "report.html" if out is None else out)
 
@@ -221,13 +223,15 @@ def _spread_row(measure: str, clients: Clients) -> tuple[object, ...]:
     return measure, number(values[worst]), worst, middle, number(values[best]), best, number(sd), count
 
 
-def _partition(record: Record, drawn: Figure | None) -> Html:
+def _partition(record: Record, drawn: Figure | None, maps: Sequence[Html]) -> Html:
     partition = record.partition
     if not partition:
         return section("partition", "Partition", empty("This run recorded no partition of its data."))
     rows = partition_rows(partition.get("table") or {})
     body: list[object] = [facts("The partition in numbers", rows)] if rows else []
-    if drawn is None:
+    if maps:
+        body[:0] = maps
+    elif drawn is None:
         body.insert(0, empty("These data have no labels, so there is no picture of classes."))
     else:
         body[:0] = [legend(drawn.keys) if drawn.keys else None, plots([drawn], titles=False), _capped(partition)]

@@ -29,7 +29,20 @@ PARTITION_WORDS = {
     "entropy": "entropy of a client's labels, mean",
     "total_variation": "total-variation distance to all labels, mean",
     "largest_share": "share of a client's commonest label, mean",
+    "sequences_mean": "sequences per client, mean",
+    "sequences_sd": "sequences per client, sd",
+    "queries_mean": "queries per client, mean",
+    "queries_sd": "queries per client, sd",
+    "database_mean": "database photos per client, mean",
+    "database_sd": "database photos per client, sd",
+    "cities_mean": "cities per client, mean",
+    "cities_sd": "cities per client, sd",
+    "left_out": "samples in no client",
 }
+_PER_CLIENT = {
+    "sequences_": "sequences", "": "images", "queries_": "queries", "database_": "database", "cities_": "cities",
+}  # fmt: skip
+PLACE_HEADS = ("clients", "sequences", "images", "in no client")
 
 
 def plain(value: object, limit: int = 300) -> str:
@@ -133,6 +146,40 @@ def partition_table(table: Mapping[str, Any]) -> Table:
     for words, value in partition_rows(table):
         result.add_row(_text(words), _text(value))
     return result
+
+
+def places_tables(summary: Mapping[str, Any]) -> list[Table]:
+    """How photographs lie with the clients: FedVPR's Tab. 1, and what is in each city and continent."""
+    clients, left_out = (number(summary["table"][key]) for key in ("clients", "left_out"))
+    numbers = _table(f"Partition: {clients} clients, {left_out} images in no client")
+    numbers.add_column("per client")
+    for name in ("mean", "sd"):
+        numbers.add_column(name, justify="right")
+    for row in per_client(summary["table"]):
+        numbers.add_row(*row)
+    tables = [numbers]
+    for kind, what in (("cities", "city"), ("continents", "continent")):
+        if summary["places"][kind]:
+            table = _table(None)
+            table.add_column(what)
+            for name in PLACE_HEADS:
+                table.add_column(name, justify="right")
+            for place in summary["places"][kind]:
+                table.add_row(*(_text(cell) for cell in place_row(place)))
+            tables.append(table)
+    return tables
+
+
+def per_client(table: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """What a client has of each thing, mean and standard deviation; where there are no clients, nothing."""
+    found = [(name, table.get(f"{key}mean"), table.get(f"{key}sd")) for key, name in _PER_CLIENT.items()]
+    known = [(name, mean, sd) for name, mean, sd in found if mean is not None and sd is not None]
+    return [(name, f"{mean:,.{d}f}", f"{sd:,.{d}f}") for name, mean, sd in known for d in [0 if mean >= 100 else 1]]
+
+
+def place_row(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """A city or a continent: its name, and the columns of `PLACE_HEADS`."""
+    return (plain(row["name"]), *(number(row[key]) for key in ("clients", "sequences", "images", "left_out")))
 
 
 def runs_table(records: Sequence[Record], now: datetime | None = None) -> Table:

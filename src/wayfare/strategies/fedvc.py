@@ -1,7 +1,8 @@
 """FedVC (Hsu et al., 2020): virtual clients of equal size.
 
 A client is asked with a probability proportional to its size and always trains on `examples` of its samples, small ones
-going round several times, large ones stopping early; all replies weigh the same.
+going round several times, large ones stopping early; all replies weigh the same. With `examples` = 0 it takes a fixed
+number of steps, `training.iterations`, over all of its data instead, for tasks in which samples belong together.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 
 from wayfare.core.bundle import Bundle, snapshot
 from wayfare.core.device import Device
+from wayfare.errors import ConfigError
 from wayfare.strategies.fedavg import FedAvg
 
 
@@ -23,7 +25,11 @@ class FedVC(FedAvg):
     """FedAvg over virtual clients of equal size."""
 
     weighting: Literal["examples", "uniform"] = field(default="uniform")
-    examples: int = 256  # N_VC, the size of a virtual client
+    examples: int = 256  # N_VC, the size of a virtual client; 0: as many as `training.iterations` steps take
+
+    def __post_init__(self) -> None:
+        if self.examples < 0:
+            raise ConfigError(f"strategy.examples = {self.examples}: at least 0")
 
     def choose(self, sizes: Sequence[int] | np.ndarray, count: int, rng: np.random.Generator) -> list[int]:
         shares = np.asarray(sizes, dtype=np.float64)
@@ -31,6 +37,10 @@ class FedVC(FedAvg):
         return [int(i) for i in rng.choice(len(sizes), count, replace=False, p=shares / shares.sum())]
 
     def client(self, device: Device, message: Bundle) -> Bundle:
+        if not self.examples:
+            if not device.training.iterations:
+                raise ConfigError("strategy.examples = 0 goes with training.iterations, the steps that everyone takes")
+            return super().client(device, message)
         held = len(device.client.train)
         device.hold(self.virtual(device.client.train, device.rng("virtual")))
         net = device.network(self.resume(device, message))

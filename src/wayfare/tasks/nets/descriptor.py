@@ -5,10 +5,13 @@
     resnet18            11,176,512   layer3       10,493,440     512     32     stem, layer1 to layer4
     vgg16               14,714,688   conv5         7,079,424     512     16     conv1 to conv5
     efficientnet_lite0   3,371,008   stage7        1,017,600   1,280     32     stem, stage1 to stage7, last
+      ..._stage5           700,768   stage5          446,784     112     16     stem, stage1 to stage5
     cnn (width 32)         243,072   block1          243,072     128     16     block1 to block4
 
 The first three are the paper's (FedVPR, Tab. 2), counted without pooling: GeM's p is one more of both. VGG16 ends
-before its last ReLU and max pooling. ResNet18 and VGG16 take torchvision's weight files.
+before its last ReLU and max pooling. ResNet18 and VGG16 take torchvision's weight files. `efficientnet_lite0_stage5` is
+to EfficientNet-Lite0 what the paper's truncated ResNet18 is to the whole one: cut where maps are still at stride 16. On
+small pictures (96x128) it learnt far more than the whole network, whose last maps are 3x4 there.
 
 The small CNN is for speed, and learns from scratch. It has GroupNorm: BatchNorm's running statistics of clients in
 other streets, from batches that mining fills with look-alikes, do not average into those of the photos it will meet;
@@ -33,15 +36,16 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from wayfare.core.bundle import digest
 from wayfare.data.weights import load_weights
 from wayfare.errors import ConfigError, unknown
-from wayfare.tasks.nets.efficientnet import EfficientNetLite0, imagenet_weights
+from wayfare.tasks.nets.efficientnet import STAGES, EfficientNetLite0, imagenet_weights
 from wayfare.tasks.nets.pooling import L2Place, Pooling, aggregation
 from wayfare.tasks.nets.pretrained import load_pretrained
 from wayfare.tasks.nets.resnet import ResNet18
 from wayfare.tasks.nets.vgg import VGG16Pooled
 
-Network = Literal["resnet18_layer3", "resnet18", "vgg16", "efficientnet_lite0", "cnn"]
+Network = Literal["resnet18_layer3", "resnet18", "vgg16", "efficientnet_lite0", "efficientnet_lite0_stage5", "cnn"]
 Statistics = Literal["batch", "stored"]
 
 _Scale = tuple[tuple[float, float, float], tuple[float, float, float]]  # means and deviations of pixels in 0..1
@@ -67,6 +71,7 @@ class Descriptor(nn.Module):
 
     mean: Tensor
     deviation: Tensor
+    age: Tensor  # steps it has been trained for, where a warm-up counts them
 
     def __init__(self, backbone: Backbone, pool: nn.Module, train: str, statistics: Statistics) -> None:
         super().__init__()
@@ -81,6 +86,9 @@ class Descriptor(nn.Module):
             layer.requires_grad_(False)
         for name, values in zip(("mean", "deviation"), backbone.scale):
             self.register_buffer(name, torch.tensor(values).view(1, 3, 1, 1), persistent=False)
+        # tells apart trunks whose maps differ; "" where nothing is frozen
+        frozen = {f"{i}.{name}": t for i, layer in enumerate(self._frozen) for name, t in layer.state_dict().items()}
+        self.trunk_key = f"{digest(frozen)} {backbone.scale}" if first else ""
         self.train()
 
     def train(self, mode: bool = True) -> Descriptor:
@@ -146,7 +154,7 @@ def descriptor(
 def _found(network: Network, weights: str | Path) -> dict[str, Tensor]:
     if weights != "imagenet":
         return load_weights(Path(weights))
-    if network == "efficientnet_lite0":
+    if network.startswith("efficientnet_lite0"):
         return imagenet_weights()
     raise ConfigError(
         f"weights = 'imagenet' is for efficientnet_lite0 only: no package carries those of {network}. Give a file: "
@@ -169,8 +177,8 @@ def _through(layers: Iterable[nn.Module], x: Tensor) -> Tensor:
 
 
 def _backbone(network: Network, width: int) -> Backbone:
-    if network == "efficientnet_lite0":
-        return _efficientnet()
+    if network in ("efficientnet_lite0", "efficientnet_lite0_stage5"):
+        return _efficientnet(whole=network == "efficientnet_lite0")
     if network == "vgg16":
         return _vgg()
     if network == "cnn":
@@ -199,10 +207,19 @@ def _vgg() -> Backbone:
     return Backbone(net, stages, net.feature_dim, "conv5", _IMAGENET, ("classifier.",))
 
 
-def _efficientnet() -> Backbone:
+def _efficientnet(whole: bool) -> Backbone:
     net = EfficientNetLite0()
+    stages = net.stages()
     del net._fc
-    return Backbone(net, net.stages(), net.feature_dim, "stage7", _LITE, ("_fc.",))
+    if whole:
+        return Backbone(net, stages, net.feature_dim, "stage7", _LITE, ("_fc.",))
+    kept, count = sum(blocks for *_, blocks in STAGES[:5]), len(net._blocks)
+    net._blocks = nn.Sequential(*list(net._blocks.children())[:kept])
+    del net._conv_head, net._bn1
+    absent = ("_fc.", "_conv_head.", "_bn1.", *(f"_blocks.{number}." for number in range(kept, count)))
+    for name in ("stage6", "stage7", "last"):
+        del stages[name]
+    return Backbone(net, stages, STAGES[4][3], "stage5", _LITE, absent)
 
 
 def _cnn(width: int) -> Backbone:

@@ -1,0 +1,197 @@
+"""Commands that use a trained place model: index, locate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich import box
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from wayfare.cli.console import Json, answer, err, interruptible
+from wayfare.reports.tables import human_seconds, number, plain
+
+if TYPE_CHECKING:
+    from wayfare.use.index import Facts, Index
+    from wayfare.use.locate import Answer, Located
+
+_MOST_LISTED = 20  # broken photos
+_MOST_IN_DETAIL = 5  # photos of which every place is listed
+
+
+def index(
+    run: Annotated[Path, typer.Argument(help="The folder of a finished run of the task places.")],
+    photos: Annotated[
+        Path, typer.Option("--photos", help="Photographs with positions: an MSLS tree, @-names, a CSV table, or EXIF.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The index; by default the folder index in the run's.")
+    ] = None,
+    database: Annotated[
+        bool, typer.Option("--database", help="Only photographs that the layout calls the database, without queries.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Make an index of photographs whose positions are known, in which [bold]wayfare locate[/bold] finds others.
+
+    Run again with the same --out it adds the photographs that are new, and goes on where it was interrupted. When an
+    index is made it also learns, on the run's own validation data, when an answer is better called unknown.
+    """
+    from wayfare.use.adding import add
+    from wayfare.use.confidence import calibrate
+    from wayfare.use.model import load_model
+    from wayfare.use.table import read_photographs
+
+    target = out or run / "index"
+    model = load_model(run)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with (
+        interruptible("the same command again", "what is in the index so far"),
+        Progress(*columns, console=err) as bars,
+    ):
+        bar = bars.add_task(f"reading {photos}", total=None)
+
+        def show(text: str, done: int, total: int) -> None:
+            bars.update(bar, description=text, completed=done, total=total)
+
+        found = read_photographs(photos, database)
+        added = add(model, found, target, lambda: calibrate(model, run, show), show)
+    broken = [{"file": item.file, "reason": item.reason} for item in added.skipped]
+    broken += [{"file": str(error.file or photos), "reason": str(error)} for error in found.problems.found]
+    _list_broken(broken)
+    counts = {"new": added.new, "kept": added.kept, "replaced": added.replaced, "skipped": len(broken)}
+    photographs = added.facts.count - len(added.facts.replaced)
+    result = {"index": str(target), "photos": photographs, **counts, "model": added.facts.model, "run": added.facts.run}
+    words = ", ".join(f"{number(count)} {name}" for name, count in counts.items())
+    answer(
+        {**result, **_calibrated(added.facts), "skipped_files": broken},
+        json,
+        Text(f"{target}: {number(photographs)} photographs ({words}), model {model.title}"),
+        Text(_in_words(added.facts)),
+    )
+
+
+def locate(
+    photos: Annotated[list[Path], typer.Argument(help="Photos, or folders of them.", metavar="PHOTO...")],
+    index: Annotated[Path, typer.Option("--index", help="The folder that [bold]wayfare index[/bold] made.")],
+    k: Annotated[int, typer.Option("--k", "-k", min=1, help="How many places to name for each.")] = 5,
+    threshold: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Below this confidence it is unknown; by default as learnt.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write a page with pictures and maps.")] = None,
+    json: Json = False,
+) -> None:
+    """Say where photos were taken: the nearest places of an index, a position, and how sure that is.
+
+    Give photos, or folders of them. Those that cannot be read are named and skipped; exit status 1 if that leaves none.
+    """
+    from wayfare.use.index import Index
+    from wayfare.use.locate import as_table
+    from wayfare.use.locate import locate as find
+
+    opened = Index(index)
+    if opened.facts.waiting:
+        err.print(
+            f"[yellow]warning[/yellow] {number(opened.facts.waiting)} photographs were still to come when the index "
+            "was last worked on: run `wayfare index` again to add them"
+        )
+    located = find(opened, photos, k, threshold)
+    broken = [{"file": item.file, "reason": item.reason} for item in located.skipped]
+    _list_broken(broken)
+    result: dict[str, Any] = {
+        "index": str(index), "model": opened.facts.model, "threshold": located.threshold, "k": k,
+        "answers": [as_table(found) for found in located.answers], "skipped": broken, "seconds": located.seconds,
+    }  # fmt: skip
+    shown = [] if json else list(_tables(opened, located))
+    if out is not None and located.answers:
+        from wayfare.use.page import write_page
+
+        result["page"] = str(write_page(opened, located, out))
+        shown.append(Text(f"page: {result['page']}"))
+    answer(result, json, *shown)
+    if not located.answers:
+        raise typer.Exit(1)
+
+
+def _list_broken(broken: list[dict[str, str]]) -> None:
+    for item in broken[:_MOST_LISTED]:
+        reason = item["reason"].removeprefix(f"{item['file']}: ")
+        err.print(Text(f"skipped {plain(item['file'])}: {plain(reason)}", style="yellow"), soft_wrap=True)
+    if len(broken) > _MOST_LISTED:
+        err.print(f"and {number(len(broken) - _MOST_LISTED)} more", style="yellow")
+
+
+def _calibrated(facts: Facts) -> dict[str, Any]:
+    found = facts.calibration
+    if found is None:
+        return {"threshold": None, "uncalibrated": facts.uncalibrated}
+    return {"threshold": found.threshold, "precision": found.precision, "recall": found.recall, "learnt": found.source}
+
+
+def _in_words(facts: Facts) -> str:
+    found = facts.calibration
+    if found is None:
+        return f"answers will have no confidence: {facts.uncalibrated}"
+    return (
+        f"unknown below a confidence of {found.threshold:.2f}: precision {found.precision:.2f}, recall "
+        f"{found.recall:.2f} on {found.queries} answers to {found.source}"
+    )
+
+
+def _tables(opened: Index, located: Located) -> Iterable[Any]:
+    from wayfare.use.page import position_text
+
+    if not located.answers:
+        return
+    table = _plain_table(f"among {number(len(opened))} photographs")
+    for name in ("photo", "answer", "position"):
+        table.add_column(name, overflow="fold")
+    for name in ("agreeing", "spread, m", "nearest"):
+        table.add_column(name, justify="right")
+    for found in located.answers:
+        cells = (found.photo.name, _verdict(found), position_text(found.position), number(found.agreeing))
+        far = (f"{found.spread:.1f}", f"{found.scores['nearest']:.3f}")
+        table.add_row(*(Text(plain(cell)) for cell in (*cells, *far)), style="yellow" if found.unknown else "")
+    yield table
+    for found in located.answers if len(located.answers) <= _MOST_IN_DETAIL else []:
+        yield _places(found)
+    count = len(located.answers)
+    each = ", ".join(f"{name} {human_seconds(spent / count)}" for name, spent in located.seconds.items())
+    yield Text(f"{each}{' for each photo' if count > 1 else ''}")
+
+
+def _places(found: Answer) -> Table:
+    from wayfare.use.page import position_text
+
+    table = _plain_table(found.photo.name)
+    for name in ("place", "m from 1", "distance", "photos"):
+        table.add_column(name, justify="right")
+    table.add_column("position")
+    table.add_column("nearest photograph", overflow="fold")
+    for rank, place in enumerate(found.places, start=1):
+        first = place.first
+        cells = (rank, f"{first.metres:,.0f}", f"{first.distance:.3f}", len(place.matches), position_text(first.spot))
+        table.add_row(*(Text(plain(cell)) for cell in (*cells, first.file.name)))
+    return table
+
+
+def _verdict(found: Answer) -> str:
+    if found.confidence is None:
+        return "not judged"
+    return f"{'unknown' if found.unknown else 'found'} ({found.confidence:.2f})"
+
+
+def _plain_table(title: str) -> Table:
+    return Table(
+        title=Text(plain(title)), box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False
+    )
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register these commands."""
+    app.command()(index)
+    app.command()(locate)
