@@ -166,3 +166,75 @@ def test_a_million_clients_are_a_rule(tmp_path):
     e = replace(SMALL, partition=Virtual(1_000_000, 5), topology=Server(3), evaluation=Evaluation(every=0, holdout=0))
     run(e, tmp_path / "run", "local")
     assert sum(f.stat().st_size for f in (tmp_path / "run").rglob("*") if f.is_file()) < 200_000
+
+
+@dataclass(frozen=True)
+class Telling(Objects):
+    """A task that has something to prepare, to warn of and to explain, and a metric that only some clients have."""
+
+    protocol = "by heart"
+
+    def ready(self, progress):
+        progress("sharpening pencils", 1, 2)
+        progress("sharpening pencils", 2, 2)
+
+    def alarm(self, now, start):
+        return "worse than nothing" if now.get("test/loss", 0) > start.get("test/loss", 99) else ""
+
+    def evaluate(self, net, samples):
+        metrics = super().evaluate(net, samples)
+        if samples is not None and samples.min() % 2:
+            metrics["odd"] = float(len(samples))
+        return metrics
+
+
+def test_preparations_are_told_before_the_first_round(tmp_path):
+    heard = []
+
+    def listen(event, data):
+        heard.append((event, data))
+
+    run(replace(SMALL, task=Telling(width=4, hidden=8), rounds=1), tmp_path / "run", "local", listen=listen)
+    first = len(heard)
+    resume(tmp_path / "run", "local", rounds=2, listen=listen)
+    for news in (heard[:first], heard[first:]):
+        events = [event for event, _ in news]
+        assert events[:2] == ["preparing", "preparing"] and "preparing" not in events[2:] and "round" in events
+        assert news[1][1] == {"text": "sharpening pencils", "done": 2, "total": 2}
+
+
+def test_a_metric_that_some_clients_lack_is_the_mean_of_the_others(tmp_path):
+    e = replace(SMALL, task=Telling(width=4, hidden=8), evaluation=Evaluation(clients=6, holdout=0.03), rounds=1)
+    run(e, tmp_path / "run", "local")
+    line, crowd = lines(tmp_path / "run")[-1], e.crowd(e.split())
+    sizes = {f"c{i}": len(crowd.client(f"c{i}").holdout) for i in range(6)}
+    some = line["per_client"]["odd"]
+    assert 0 < len(some) < 6 and line["per_client"]["accuracy"].keys() == sizes.keys()
+    # each that has it says its size n, and weighs n: sum n^2 / sum n
+    wanted = sum(sizes[id] ** 2 for id in some) / sum(sizes[id] for id in some)
+    assert line["metrics"]["clients/odd"] == pytest.approx(wanted)
+
+
+def test_an_alarm_is_in_the_line_the_summary_and_the_ear(tmp_path):
+    heard = []
+    e = replace(SMALL, task=Telling(width=4, hidden=8), strategy=Jumps(), rounds=5, evaluation=Evaluation(clients=0))
+    result = run(e, tmp_path / "run", "local", listen=lambda *news: heard.append(news))
+    losses = [line["metrics"]["test/loss"] for line in lines(tmp_path / "run")]
+    wanted = [["worse than nothing"] if loss > losses[0] else [] for loss in losses]
+    assert [line["warnings"] for line in lines(tmp_path / "run")] == wanted and wanted[-1] and not wanted[1]
+    assert [data["text"] for event, data in heard if event == "warning"] == [
+        f"round {number}: worse than nothing" for number, told in enumerate(wanted) if told
+    ]
+    assert result["warnings"] == ["worse than nothing"] and result["protocol"] == "by heart"
+    # of a task that says nothing, nothing is said
+    quiet = run(replace(SMALL, rounds=1), tmp_path / "quiet", "local")
+    assert quiet["warnings"] == [] and quiet["protocol"] == ""
+
+
+def test_rounds_that_are_not_judged_raise_no_alarm(tmp_path):
+    e = replace(
+        SMALL, task=Telling(width=4, hidden=8), strategy=Jumps(), rounds=5, evaluation=Evaluation(every=3, clients=0)
+    )
+    run(e, tmp_path / "run", "local")
+    told = [bool(line["warnings"]) for line in lines(tmp_path / "run")]
+    assert not told[1] and not told[2] and not told[4] and told[5]

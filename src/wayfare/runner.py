@@ -34,6 +34,7 @@ from wayfare.errors import ConfigError, DataError, QuorumError, StoreError
 from wayfare.experiment import Crowd, Experiment, flatten
 from wayfare.machine import opened
 from wayfare.reports.record import less_is_better
+from wayfare.reports.record import less_is_better
 from wayfare.tracking import Tracker, trackers
 
 # hears ("round", line), ("device", {...}), ("warning", {...}), ("preparing", {...})

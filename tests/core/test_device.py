@@ -121,6 +121,12 @@ def test_every_pass_has_an_order_of_its_own(tmp_path) -> None:
         (Training(epochs=1, iterations=2, batch_size=4), 0, 2),  # less than a pass
         (Training(epochs=9, iterations=5, batch_size=4), 7, 7),  # what a strategy wants goes first
         (Training(epochs=1, batch_size=1), 23, 23),
+        (Training(epochs=9, at_most=5, batch_size=4), 0, 5),  # stops within the second pass
+        (Training(epochs=1, at_most=2, batch_size=4), 0, 2),  # within the first
+        (Training(epochs=2, at_most=6, batch_size=4), 0, 6),
+        (Training(epochs=2, at_most=7, batch_size=4), 0, 6),  # a bound, not a wish
+        (Training(epochs=1, iterations=5, at_most=2, batch_size=4), 0, 5),  # of epochs only
+        (Training(epochs=1, at_most=2, batch_size=4), 7, 7),
     ],
 )
 def test_epochs_and_iterations(tmp_path, training, iterations, steps) -> None:
@@ -138,6 +144,20 @@ def test_iterations_of_whole_passes_are_epochs(tmp_path) -> None:
         for training in (Training(epochs=2, batch_size=4), Training(iterations=6, batch_size=4))
     ]
     assert ends[0] == ends[1]
+
+
+def test_at_most_cuts_epochs_short_and_changes_nothing_else(tmp_path) -> None:
+    toy = cloud(10, norm=False)
+    ends = [
+        result(Lab(toy, FedAvg(), tmp_path, training), "c0")
+        for training in (
+            Training(epochs=3, at_most=4, batch_size=4),
+            Training(iterations=4, batch_size=4),
+            Training(epochs=3, batch_size=4),
+            Training(epochs=3, at_most=100, batch_size=4),
+        )
+    ]
+    assert ends[0] == ends[1] != ends[2] == ends[3]
 
 
 def test_the_loss_is_the_mean_over_steps_without_terms(tmp_path) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from toy import Lab, line, weight
+from toy import ONE_BATCH, Lab, line, weight
 from wayfare.core.protocols import Training
 from wayfare.core.seeds import rng_for
+from wayfare.errors import ConfigError
 from wayfare.strategies.fedvc import FedVC
 
 
@@ -71,3 +72,41 @@ def test_a_virtual_client_has_exactly_that_many_samples() -> None:
     assert len(small) == 24 and set(np.bincount(small)) == {2, 3}  # each twice, four of them three times
     large = FedVC(examples=4).virtual(own, rng_for(1))
     assert len(large) == 4 == len(set(large)) and set(large) <= set(own)
+
+
+# ---- without a number of examples: a number of steps
+
+
+def test_one_round_of_fixed_steps_by_hand(tmp_path: Path) -> None:
+    # two steps on all of a client's data, w <- (w + mean of a)/2
+    #   c0 (a = 4): 0 -> 2 -> 3;  c1 (0, 1, 2: mean 1, in one batch): 0 -> 0.5 -> 0.75
+    # the replies weigh the same, whatever the clients hold: (3 + 0.75)/2
+    training = Training(lr=0.5, batch_size=ONE_BATCH, iterations=2)
+    lab = Lab(line([4.0], [0.0, 1.0, 2.0]), FedVC(examples=0), tmp_path, training)
+    assert weight(lab.play()[0].state) == 1.875
+
+
+@pytest.mark.parametrize("iterations", [1, 4, 9])
+def test_exactly_so_many_steps_over_all_of_the_data(tmp_path: Path, iterations: int) -> None:
+    training = Training(batch_size=2, iterations=iterations, epochs=7, at_most=3)
+    lab = Lab(line([1.0], [2.0] * 5, [3.0] * 40), FedVC(examples=0), tmp_path, training)
+    message = lab.strategy.send(lab.start(), "c0")
+    for id, size in (("c0", 1), ("c1", 5), ("c2", 40)):
+        device = lab.device(id)
+        reply = lab.strategy.client(device, message)
+        assert (reply.values["steps"], reply.values["n"]) == (iterations, size)
+        assert len(device.client.train) == size, "nobody is made smaller or larger than it is"
+
+
+def test_clients_of_fixed_steps_are_asked_by_their_size() -> None:
+    draws = [FedVC(examples=0).choose([1, 3, 0], 1, rng_for(i))[0] for i in range(2000)]
+    # a share of 3/4, with a standard deviation of sqrt(3/16/2000) = 0.0097
+    assert np.mean(draws) == pytest.approx(0.75, abs=0.04) and set(draws) == {0, 1}
+
+
+def test_steps_must_be_given(tmp_path: Path) -> None:
+    lab = Lab(line([4.0]), FedVC(examples=0), tmp_path, Training(epochs=2))
+    with pytest.raises(ConfigError, match=r"strategy.examples = 0 goes with training.iterations"):
+        lab.strategy.client(lab.device("c0"), lab.strategy.send(lab.start(), "c0"))
+    with pytest.raises(ConfigError, match=r"strategy.examples = -1: at least 0"):
+        FedVC(examples=-1)

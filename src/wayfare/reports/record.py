@@ -179,6 +179,17 @@ class Record:
         entries = (self.summary or {}).get("skipped_files") or []
         return tuple((str(e.get("file", "")), str(e.get("reason", ""))) for e in entries if isinstance(e, Mapping))
 
+    @property
+    def protocol(self) -> str:
+        """What the metrics of the test set mean, where the task says so; known once the run has finished."""
+        return str((self.summary or {}).get("protocol") or "")
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the task has to say about the model at the end."""
+        found = (self.summary or {}).get("warnings") or []
+        return tuple(str(text) for text in found) if isinstance(found, list) else ()
+
     def component(self, kind: str) -> str:
         """The name of the task, strategy, topology ... of the experiment; empty where it has none."""
         part = self.experiment.get(kind, "")

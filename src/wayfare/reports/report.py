@@ -161,7 +161,9 @@ def _result(record: Record) -> Html:
     heads = ("metric", "final" if record.finished else "so far", "best", "in round", "untrained")
     rows = [result_row(record, name) for name in record.metrics]
     body = table("Every metric", heads, rows) if rows else empty("No metric has been measured yet.")
-    return section("result", "Result", tiles(shown), body)
+    protocol = [tag("p", f"Measured on the test set with {record.protocol}.")] if record.protocol else []
+    alarms = [tag("p", tag("strong", f"Warning: {text}.")) for text in record.warnings]
+    return section("result", "Result", tiles(shown), *alarms, *protocol, body)
 
 
 def _per_round(record: Record) -> str:

@@ -113,6 +113,7 @@ def run_table(record: Record) -> Table:
     table.caption = Text(
         f"{rounds_done(record)} rounds in {human_seconds(record.seconds)} · {human_bytes(record.bytes_up)} up, "
         f"{human_bytes(record.bytes_down)} down · {len(record.refused)} refused · {len(record.cold)} cold"
+        + (f"\n{record.protocol}" if record.protocol else "")
     )
     return table
 
