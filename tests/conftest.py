@@ -3,4 +3,24 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture(scope="session")
+def shared_cache(tmp_path_factory):
+    """A WAYFARE_CACHE for tests that may have one together, and for the workers below."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session")
+def pool(shared_cache):
+    """Two workers for all who only need some: each takes seconds to start. Whoever harms workers hires their own."""
+    from wayfare.engines.pool import Pool
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WAYFARE_CACHE", str(shared_cache))  # they inherit it
+        workers = Pool(2)
+    with workers:
+        yield workers

@@ -34,7 +34,6 @@ from wayfare.errors import ConfigError, DataError, QuorumError, StoreError
 from wayfare.experiment import Crowd, Experiment, flatten
 from wayfare.machine import opened
 from wayfare.reports.record import less_is_better
-from wayfare.reports.record import less_is_better
 from wayfare.tracking import Tracker, trackers
 
 # hears ("round", line), ("device", {...}), ("warning", {...}), ("preparing", {...})
@@ -158,9 +157,16 @@ class _Run:
     def _stored_split(self) -> Population:
         path = self.store.folder / "partition.safetensors"
         try:
-            return load_split(path.read_bytes())
+            split = load_split(path.read_bytes())
         except DataError as error:
             raise StoreError(f"{path}: {error}. Delete it: the partition is drawn again from the experiment") from error
+        dealt, there = split.provenance.get("samples"), self.experiment.task.samples
+        if isinstance(dealt, int) and dealt != there:
+            raise StoreError(
+                f"{self.store.folder} began with {dealt} samples, and now there are {there}: clients would get others. "
+                "Bring the data back to what it was, or begin a new run"
+            )
+        return split
 
     def _begin(self, federation: Federation, watchers: Sequence[Tracker]) -> Bundle:
         """Round 0: the untrained model."""

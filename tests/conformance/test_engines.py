@@ -7,7 +7,6 @@ import pytest
 from wayfare import Evaluation, Experiment, Training, run
 from wayfare.components import find, names
 from wayfare.data.partition.shards import Shards
-from wayfare.engines.pool import Pool
 from wayfare.tasks.objects import Objects
 from wayfare.topologies.hierarchy import Hierarchy
 from wayfare.topologies.server import Server
@@ -20,12 +19,6 @@ TINY = Experiment(
     evaluation=Evaluation(clients=2, holdout=0.1),
     rounds=2,
 )
-
-
-@pytest.fixture(scope="module")
-def pool():
-    with Pool(2) as workers:
-        yield workers
 
 
 @pytest.mark.parametrize("topology", ["server", "hierarchy"])

@@ -17,7 +17,8 @@ def example(name):
 
 
 @pytest.mark.parametrize("name", names("task"))
-def test_every_task_conforms(name):
+def test_every_task_conforms(name, shared_cache, monkeypatch):
+    monkeypatch.setenv("WAYFARE_CACHE", str(shared_cache))
     assert len(check_task(example(name))) == len(TASK_CHECKS)
 
 

@@ -19,11 +19,6 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-@pytest.fixture(scope="session")
-def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture(autouse=True)
 def cache(shared_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """One for all of them: pictures are decoded once."""

@@ -213,10 +213,11 @@ class Places:
         return {"image": int(net.feature_dim)}  # type: ignore[arg-type]
 
     def _maps(self, net: Descriptor, progress: Any = None) -> Maps:
-        known: dict[str, Maps] = self.__dict__.setdefault("_known_maps", {})
-        if net.trunk_key not in known:
-            known[net.trunk_key] = Maps(net, self._photographs()[1], self.cache * _GIB, progress)
-        return known[net.trunk_key]
+        known: dict[tuple[str, str], Maps] = self.__dict__.setdefault("_known_maps", {})
+        key = net.trunk_key, net.mean.device.type  # another kind of device rounds otherwise
+        if key not in known:
+            known[key] = Maps(net, self._photographs()[1], self.cache * _GIB, progress)
+        return known[key]
 
     # ---- learning
 
