@@ -1,0 +1,148 @@
+"""Place recognition: how well it is learnt, how fast it is, and whether it knows what it does not know.
+
+    python benchmarks/places.py [--quick] [--json] [--only town,bgu,speed,unknown] [--seeds 3] [--out DIR] [--town DIR]
+
+- town: federated, local and pooled training on the synthetic town beside the values of the FedVPR paper. What does not
+  come out in the paper's order is printed as such.
+- bgu: the same on real photographs of a campus, night queries in a day database, for new dates and for new places, if
+  they are in $WAYFARE_SHARED/data/places (default ../shared).
+- speed: embedding and training beside a plain torch loop, mining's share of a local epoch, the proximity split of 1.6
+  million photos, and one photo in an index of a million.
+- unknown: how often photos of places that are not in the index are called unknown, and the precision-recall curve.
+With --out an interrupted benchmark goes on where it was. With --quick accuracy is shown, but not judged: it takes seeds
+and rounds. Exit status 1 when a target is missed.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+
+from rich.console import Console
+
+from places_parts import accuracy, common, speed, unknown
+from wayfare.errors import WayfareError
+from wayfare.machine import opened
+
+# ---- all hyper-parameters of the runs; local only, centralised, hierarchy and FedVC get as many local passes as FedAvg
+
+TOWN = {
+    "town": "small",
+    "height": 96,
+    "width": 128,
+    "architecture": "efficientnet_lite0_stage5",
+    "radius": 50.0,  # metres of a client; the number of clients of the other splits follows from it
+    "rounds": 24,
+    "per_round": 5,
+    "batch_size": 2,  # triplets
+    "lr": 1e-4,
+    "at_most": 0,  # local steps at most; 0: one pass
+    "fedvc_steps": 0,  # local steps of FedVC; 0: what one pass takes FedAvg's clients on average
+    "interval": 2,  # hierarchy: rounds between two meetings of the cities' servers
+    "per_group": 1,  # hierarchy: clients per city and round
+    "margin": 0.1,
+    "augment": "none",
+    "statistics": "batch",
+    "validation_clients": 2,  # on which `unknown` learns its threshold
+}
+BGU = {
+    "radius": 30.0,
+    "piece": 40.0,  # sessions are cut into sequences of that many metres
+    "strip": 40.0,  # new places: width of the strips
+    "date_folds": 3,  # new dates: each of the night sessions in turn
+    "place_folds": 4,
+    "most_folds": 10,
+    "rounds": 5,
+    "per_round": 8,
+    "batch_size": 2,
+    "lr": 1e-4,
+    "at_most": 0,
+    "negative_radius": 25.0,
+    "margin": 0.3,
+    "augment": "none",
+    "statistics": "batch",
+    "validation_clients": 0,
+}
+QUICK_TOWN = {"town": "tiny", "rounds": 1, "per_round": 2, "at_most": 4, "fedvc_steps": 4, "validation_clients": 0}
+QUICK_BGU = {"most_folds": 1, "rounds": 1, "per_round": 2, "at_most": 4}
+
+PARTS = ("town", "bgu", "speed", "unknown")
+note = common.note
+
+
+def measure(args, out):
+    """The figures of each part, and how to show and judge them: name -> (figures, show, targets)."""
+    town_settings = SimpleNamespace(**TOWN | (QUICK_TOWN if args.quick else {}))
+    bgu_settings = SimpleNamespace(**BGU | (QUICK_BGU if args.quick else {}))
+    path = str(args.town.resolve()) if args.town else ""
+    found = {}
+    if "speed" in args.only:
+        found["speed"] = (speed.speed(args.quick, out), speed.show_speed, speed.speed_targets)
+    if {"town", "unknown"} & args.only:
+        with opened("auto", args.workers) as machine:
+            if "town" in args.only:
+                figures = accuracy.town(town_settings, args.seeds, path, out / "town", machine)
+                found["town"] = (figures, accuracy.show_town, accuracy.town_targets)
+            if "unknown" in args.only:
+                plan = accuracy.town_plan(town_settings, 1, path)
+                figures = unknown.unknown(plan, out / "town", machine)
+                found["unknown"] = (figures, unknown.show_unknown, unknown.unknown_targets)
+    if "bgu" in args.only:
+        shared = Path(os.environ.get("WAYFARE_SHARED", Path(__file__).resolve().parents[2] / "shared"))
+        archive = shared / "data" / "places" / "bgu_campus.zip"
+        if archive.exists():
+            # the photographs are passing guests, and so is what is derived from them
+            with common.cache_in(out / "cache"), opened("auto", args.workers) as machine:
+                photos = accuracy.unpacked(archive, out)
+                figures = accuracy.bgu(bgu_settings, args.seeds, photos, out / "bgu", machine)
+            found["bgu"] = (figures, accuracy.show_bgu, accuracy.bgu_targets)
+        else:
+            note.print(f"[yellow]left out: bgu[/yellow] there is no {archive}; set WAYFARE_SHARED", highlight=False)
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="minutes: a tiny town, one round, one seed, one fold")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--only", default=",".join(PARTS), help="comma-separated parts")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--out", type=Path, help="where runs are kept; by default a folder that is removed at the end")
+    parser.add_argument("--town", type=Path, help="an MSLS tree to use as the town")
+    parser.add_argument("--workers", type=int, default=0, help="processes; 0 takes one per core")
+    args = parser.parse_args()
+    args.only = {name.strip() for name in args.only.split(",")}
+    if wrong := args.only - set(PARTS):
+        parser.error(f"--only {', '.join(sorted(wrong))}: there are {', '.join(PARTS)}")
+    args.seeds = 1 if args.quick else args.seeds
+    with tempfile.TemporaryDirectory() as temporary:
+        out = args.out or Path(temporary)
+        out.mkdir(parents=True, exist_ok=True)
+        try:
+            found = measure(args, out.resolve())
+        except WayfareError as error:
+            note.print(f"[red]error[/red] {error}", highlight=False, soft_wrap=True)
+            return 2
+    judged = {name: parts for name, parts in found.items() if name == "speed" or not args.quick}
+    targets = [target for figures, _, judge in judged.values() for target in judge(figures)]
+    met = all(target["met"] for target in targets)
+    if args.json:
+        figures = {name: parts[0] for name, parts in found.items()}
+        print(json.dumps({"quick": args.quick, "settings": {"town": TOWN, "bgu": BGU}, "figures": figures,
+                          "targets": targets, "met": met}))  # fmt: skip
+        return 0 if met else 1
+    console = Console()
+    for figures, show, _ in found.values():
+        show(figures, console)
+    for target in targets:
+        mark = "[green]met[/green]" if target["met"] else "[red]MISSED[/red]"
+        value = "nothing" if target["value"] is None else f"{target['value']:.3g}"
+        console.print(f"{mark}  {target['name']}: {value} ({target['target']})", highlight=False, soft_wrap=True)
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

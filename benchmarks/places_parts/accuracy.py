@@ -1,0 +1,273 @@
+"""Accuracy: the table of the synthetic town beside the paper's values, and that of real photographs."""
+
+import math
+import zipfile
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+from rich.table import Table
+
+from places_parts.common import beyond_noise, difference, note, play, plus_minus, spread, trained_clients
+from town import hog
+from wayfare import Evaluation, Experiment, Training
+from wayfare.core.protocols import Policy
+from wayfare.data.partition.clustering import Clustering
+from wayfare.data.partition.proximity import Proximity
+from wayfare.data.partition.sequences import Sequences
+from wayfare.errors import WayfareError
+from wayfare.strategies.centralised import Centralised
+from wayfare.strategies.fedavg import FedAvg
+from wayfare.strategies.fedvc import FedVC
+from wayfare.strategies.local import Local
+from wayfare.tasks.places import Places
+from wayfare.tasks.vpr.recall import recalls
+from wayfare.topologies.hierarchy import Hierarchy
+from wayfare.topologies.server import Server
+
+EVERYONE = 10_000  # judges of models that are each client's own
+# cell: what it is, and the paper's R@1 (Tab. 1 to 4) from mean - sd to mean + sd
+TOWN_CELLS = {
+    "untrained": ("untrained", None),
+    "local": ("local only", None),
+    "fedavg": ("FedAvg, proximity", (60.4, 61.6)),
+    "random": ("FedAvg, random split", (40.2, 40.2)),
+    "clustering": ("FedAvg, clustering", (56.1, 58.5)),
+    "hierarchy": ("hierarchy by city", (33.2, 48.2)),  # by city 33.3, by continent 46.9: the town's are the same
+    "fedvc": ("FedVC", (67.3, 68.1)),
+    "centralised": ("centralised", (65.6, 66.4)),
+}
+BGU_CELLS = {
+    "hog": "HOG", "untrained": "untrained network", "local": "local only", "fedavg": "FedAvg",
+    "centralised": "centralised",
+}  # fmt: skip
+CUTOFFS = ("R@1", "R@5", "R@10")
+
+
+def _fedavg(task, settings, seed):
+    """FedAvg on the proximity split, from which the other cells differ."""
+    return Experiment(
+        task, Proximity(settings.radius), FedAvg(), Server(settings.per_round),
+        Training(batch_size=settings.batch_size, optimizer="adam", lr=settings.lr, at_most=settings.at_most),
+        # judged before the first round and after the last; never chosen by what the test says
+        Evaluation(every=settings.rounds, clients=EVERYONE, holdout=0.0,
+                   validation_clients=settings.validation_clients),
+        Policy(quorum=0.0, max_void=settings.rounds, deadline=86400.0), settings.rounds, seed,
+    )  # fmt: skip
+
+
+def _alone_and_pooled(base, settings):
+    """Local only and centralised, with as many passes over everything as FedAvg's clients make all together."""
+    clients, _ = trained_clients(base)
+    passes = max(1, round(settings.rounds * settings.per_round / clients))
+    pooled = replace(base.training, at_most=clients * base.training.at_most)
+    return {
+        "local": _changed(base, passes, strategy=Local(), topology=Server()),
+        "centralised": _changed(base, passes, strategy=Centralised(), topology=Server(), training=pooled),
+    }
+
+
+def _changed(base, rounds, **changes):
+    return replace(base, rounds=rounds, evaluation=replace(base.evaluation, every=rounds), **changes)
+
+
+# ---- the town
+
+
+def town_plan(settings, seeds, path):
+    """Every run of the town's table: "cell/seed-0" -> experiment."""
+    task = Places(
+        path, settings.town, height=settings.height, width=settings.width, architecture=settings.architecture,
+        margin=settings.margin, augment=settings.augment, statistics=settings.statistics,
+    )  # fmt: skip
+    plan = {}
+    for seed in range(seeds):
+        base = _fedavg(task, settings, seed)
+        groups = len(set(base.split().groups))
+        _, average_steps = trained_clients(base)
+        steps = settings.fedvc_steps or max(1, round(average_steps))
+        meetings = max(1, round(settings.rounds * settings.per_round / (groups * settings.per_group)))
+        cells = {
+            "fedavg": base,
+            "random": _changed(base, settings.rounds, partition=Sequences(radius=settings.radius)),
+            "clustering": _changed(base, settings.rounds, partition=Clustering(radius=settings.radius)),
+            "hierarchy": _changed(base, meetings, topology=Hierarchy(0, settings.interval, settings.per_group)),
+            "fedvc": _changed(
+                base, settings.rounds, strategy=FedVC(examples=0),
+                training=replace(base.training, at_most=0, iterations=steps),
+            ),
+            **_alone_and_pooled(base, settings),
+        }  # fmt: skip
+        plan |= {f"{cell}/seed-{seed}": experiment for cell, experiment in cells.items()}
+    return plan
+
+
+def town(settings, seeds, path, folder, machine):
+    """The runs, a row for each cell."""
+    records, failed = play(town_plan(settings, seeds, path), folder, machine)
+    rows = {}
+    for cell, (label, paper) in TOWN_CELLS.items():
+        run = "fedavg" if cell == "untrained" else cell
+        own = {s: records[f"{run}/seed-{s}"] for s in range(seeds) if f"{run}/seed-{s}" in records}
+        values = {
+            name: {s: 100 * (r.rounds[0].metrics if cell == "untrained" else r.rounds[-1].metrics)[f"test/{name}"]
+                   for s, r in own.items()}
+            for name in CUTOFFS
+        }  # fmt: skip
+        trained = [] if cell == "untrained" else list(own.values())
+        rows[cell] = {
+            "label": label, "paper": paper, **values, "refused": sum(len(r.refused) for r in trained),
+            "void": sum(len(r.void) for r in trained), "rounds": [r.done for r in trained],
+            "seconds": float(np.mean([r.seconds for r in trained])) if trained else 0.0,
+            "failed": [why for name, why in failed.items() if name.startswith(f"{run}/")],
+        }  # fmt: skip
+    return {"rows": rows, "protocol": next(iter(records.values())).summary["protocol"], "orders": _orders(rows)}
+
+
+def town_targets(figures):
+    rows = figures["rows"]
+    return [
+        beyond_noise(f"town: FedAvg by proximity over {rows[cell]['label']}, points of R@1",
+                     rows["fedavg"]["R@1"], rows[cell]["R@1"], "seeds")
+        for cell in ("local", "random")
+    ]  # fmt: skip
+
+
+def _orders(rows):
+    """Pairs of cells that the paper has clearly one above the other, and what came out here."""
+    found = []
+    for pair in combinations([cell for cell in rows if rows[cell]["paper"] and rows[cell]["R@1"]], 2):
+        above, below = sorted(pair, key=lambda cell: -rows[cell]["paper"][0])
+        if rows[above]["paper"][0] > rows[below]["paper"][1]:
+            gap = difference(rows[above]["R@1"], rows[below]["R@1"])
+            mean = gap["mean"] if gap else float(
+                np.mean(list(rows[above]["R@1"].values())) - np.mean(list(rows[below]["R@1"].values()))
+            )  # fmt: skip
+            error = gap["error"] if gap else None
+            found.append({"above": above, "below": below, "gap": mean, "error": error, "as_in_paper": mean > 0})
+    return found
+
+
+def show_town(figures, out):
+    rows = figures["rows"]
+    out.print(f"town: {figures['protocol']}; ± standard deviation over seeds", highlight=False, soft_wrap=True)
+    table = Table()
+    for head in ("", "R@1", "R@5", "paper's R@1", "rounds", "refused", "void", "s"):
+        table.add_column(head, justify="right" if head else "left")
+    for row in rows.values():
+        paper = "" if row["paper"] is None else f"{sum(row['paper']) / 2:.1f}"
+        if row["label"].startswith("hierarchy"):
+            paper = "33.3 (46.9 by continent)"
+        shown = [plus_minus(spread(list(row[name].values()))) if row[name] else "none" for name in CUTOFFS[:2]]
+        rounds = "/".join(map(str, sorted(set(row["rounds"]))))
+        counts = (str(row["refused"]), str(row["void"]), f"{row['seconds']:.0f}")
+        table.add_row(row["label"], *shown, paper, rounds, *counts)
+    out.print(table)
+    for row in rows.values():
+        for why in row["failed"]:
+            out.print(f"{row['label']}: a run ended early: {why}", highlight=False, soft_wrap=True)
+    orders = figures["orders"]
+    same = sum(order["as_in_paper"] for order in orders)
+    out.print(f"pairs that the paper has clearly apart: {len(orders)}, of which in the same order here: {same}")
+    for order in orders:
+        if not order["as_in_paper"]:
+            above, below = rows[order["above"]], rows[order["below"]]
+            noise = "" if order["error"] is None else f" ± {order['error']:.1f} (standard error over seeds)"
+            out.print(f"  not as in the paper: {above['label']} over {below['label']}: {order['gap']:+.1f}{noise}",
+                      highlight=False, soft_wrap=True)  # fmt: skip
+
+
+# ---- real photographs
+
+
+def unpacked(archive, folder):
+    """The photographs of the campus, below `folder`; unpacked once."""
+    target = folder / "bgu_campus"
+    if not target.exists():
+        with zipfile.ZipFile(archive) as content:
+            content.extractall(folder / "unpacking")
+        (folder / "unpacking" / "bgu_campus").rename(target)
+    return target
+
+
+def bgu_protocols(settings):
+    """Name -> (how the test is chosen, number of folds)."""
+    return {"new dates": ("sequences", settings.date_folds), "new places": ("strips", settings.place_folds)}
+
+
+def _bgu_task(settings, path, test, folds, fold):
+    return Places(
+        str(path), queries="night", test=test, folds=folds, fold=fold, strip=settings.strip, piece=settings.piece,
+        height=192, width=144, radius=10.0, positive_radius=10.0, negative_radius=settings.negative_radius,
+        margin=settings.margin, augment=settings.augment, statistics=settings.statistics,
+    )  # fmt: skip
+
+
+def bgu(settings, seeds, path, folder, machine):
+    """For each protocol and cell the recalls of each fold, means over seeds."""
+    figures = {}
+    for protocol, (test, folds) in bgu_protocols(settings).items():
+        rows = {cell: {name: {} for name in CUTOFFS} for cell in BGU_CELLS}
+        for fold in range(min(folds, settings.most_folds)):
+            task = _bgu_task(settings, path, test, folds, fold)
+            plan = {}
+            for seed in range(seeds):
+                base = _fedavg(task, settings, seed)
+                for cell, experiment in {"fedavg": base, **_alone_and_pooled(base, settings)}.items():
+                    plan[f"{test}/fold-{fold}/{cell}/seed-{seed}"] = experiment
+            records, failed = play(plan, folder, machine)
+            if failed:
+                raise WayfareError("; ".join(f"{name}: {why}" for name, why in failed.items()))
+            note.print(f"{protocol}, fold {fold}: HOG", highlight=False)
+            found = {"hog": [_hog_recalls(task)]}
+            for name, record in records.items():
+                found.setdefault(name.split("/")[2], []).append(record.rounds[-1].metrics)
+            found["untrained"] = [next(iter(records.values())).rounds[0].metrics]
+            for cell, name in ((cell, name) for cell in BGU_CELLS for name in CUTOFFS):
+                rows[cell][name][fold] = 100 * float(np.mean([metrics[f"test/{name}"] for metrics in found[cell]]))
+        gain = difference(rows["fedavg"]["R@1"], rows["untrained"]["R@1"], 0.975)
+        figures[protocol] = {"rows": rows, "folds": folds, "seeds": seeds, "gain": gain}
+    return figures
+
+
+def _hog_recalls(task):
+    """Nearest neighbours by HOG under the task's own protocol."""
+    grounds, images = task.grounds, task._photographs()[1]
+    photos, queries, database = grounds.photos, grounds.test_queries, grounds.test_database
+    features = [np.stack([hog(picture) for picture in images[rows]]) for rows in (queries, database)]
+    features = [(rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32) for rows in features]
+    places = np.stack((photos.easting, photos.northing), 1)
+    result = recalls(*features, places[queries], places[database], photos.group[queries], photos.group[database],
+                     task._protocol(grounds.tested))  # fmt: skip
+    return {f"test/{name}": value for name, value in result.metrics.items()}
+
+
+def bgu_targets(figures):
+    rows = figures["new dates"]["rows"]
+    name = "bgu, new dates: FedAvg over the untrained network, points of R@1"
+    return [beyond_noise(name, rows["fedavg"]["R@1"], rows["untrained"]["R@1"], "folds")]
+
+
+def show_bgu(figures, out):
+    for protocol, found in figures.items():
+        title = (
+            f"bgu campus, {protocol}: day database, night queries, 10 m; seeds: {found['seeds']}, folds: "
+            f"{len(found['rows']['hog']['R@1'])} of {found['folds']}; ± standard error over folds, of each the mean "
+            "over its seeds (which share their queries)"
+        )
+        out.print(title, highlight=False, soft_wrap=True)
+        table = Table()
+        for head in ("", *CUTOFFS):
+            table.add_column(head, justify="right" if head else "left")
+        for cell, row in found["rows"].items():
+            shown = []
+            for name in CUTOFFS:
+                mean, sd = spread(list(row[name].values()))
+                shown.append(plus_minus((mean, None if sd is None else sd / math.sqrt(len(row[name])))))
+            table.add_row(BGU_CELLS[cell], *shown)
+        out.print(table)
+        if gain := found["gain"]:
+            half = gain["t"] * gain["error"]
+            text = f"{gain['mean'] - half:+.1f} to {gain['mean'] + half:+.1f}"
+            out.print(f"  FedAvg over untrained, R@1: {gain['mean']:+.1f}, 95 % interval {text} (paired over folds)",
+                      highlight=False)  # fmt: skip

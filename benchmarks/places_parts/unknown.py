@@ -1,0 +1,99 @@
+"""Places that are not in the index: how often `locate` says so, and the precision-recall curve."""
+
+import math
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from rich.table import Table
+
+from places_parts.common import note, play
+from wayfare.errors import WayfareError
+from wayfare.use.adding import add
+from wayfare.use.confidence import calibrate
+from wayfare.use.index import Index
+from wayfare.use.locate import curve, locate
+from wayfare.use.model import load_model
+
+POINTS = 10  # of the curve that are shown
+
+
+def unknown(plan, folder, machine):
+    """Index the western half of the city that is tested on, and ask with its queries of both halves.
+
+    A place counts as known if the index has a photograph of it within the task's radius.
+    """
+    name = "fedavg/seed-0"
+    records, failed = play({name: plan[name]}, folder, machine)
+    if failed:
+        raise WayfareError(failed[name])
+    model = load_model(records[name].path)
+    grounds = model.task.grounds
+    east = grounds.photos.easting[grounds.test_database]
+    western = grounds.test_database[east <= (east.min() + east.max()) / 2]
+    asked = grounds.photos.take(grounds.test_queries)
+    with TemporaryDirectory() as place:
+        note.print("indexing half of the city, asking with all of it", highlight=False)
+        add(model, grounds.photos.take(western), Path(place, "index"), lambda: calibrate(model, records[name].path))
+        index = Index(Path(place, "index"))
+        located = locate(index, asked.paths())
+        found = curve(index, located.answers, asked)
+    figures = {
+        "indexed": len(western), "known": int(found.known.sum()), "unknown": int((~found.known).sum()),
+        "area": found.area, "uncalibrated": index.facts.uncalibrated, "threshold": located.threshold,
+        "curve": [
+            {"threshold": float(found.thresholds[at]), "precision": float(found.precision[at]),
+             "recall": float(found.recall[at])}
+            for at in _points(found.recall)
+        ],
+    }  # fmt: skip
+    if located.threshold is not None:
+        there, absent = found.refused(located.threshold)
+        accepted = found.confidence >= located.threshold
+        figures |= {
+            "known_called_unknown": there, "unknown_called_unknown": absent,
+            "accepted_right": float(found.right[accepted].mean()) if accepted.any() else None,
+        }  # fmt: skip
+    return figures
+
+
+def _points(recall):
+    """Entries of the curve that divide its recall evenly."""
+    if not len(recall):
+        return []
+    wanted = np.linspace(0, recall[-1], POINTS + 1)[1:]
+    return sorted({min(int(np.searchsorted(recall, value)), len(recall) - 1) for value in wanted.tolist()})
+
+
+def unknown_targets(figures):
+    name = "unknown: share called unknown, places not in the index minus those in it"
+    if figures["threshold"] is None:
+        return [{"name": name, "value": None, "target": "above 0", "met": False}]
+    value = figures["unknown_called_unknown"] - figures["known_called_unknown"]
+    return [{"name": name, "value": value, "target": "above 0", "met": value > 0}]
+
+
+def show_unknown(figures, out):
+    title = f"half of the test city indexed ({figures['indexed']} photographs): answers accepted from a confidence on"
+    out.print(title, highlight=False, soft_wrap=True)
+    table = Table()
+    for head in ("confidence", "recall", "precision", ""):
+        table.add_column(head, justify="left" if not head else "right")
+    for point in figures["curve"]:
+        bar = "█" * round(30 * point["precision"])
+        table.add_row(f"{point['threshold']:.3f}", f"{point['recall']:.3f}", f"{point['precision']:.3f}", bar)
+    out.print(table)
+    out.print(f"area under the curve {figures['area']:.3f}", highlight=False)
+    if figures["threshold"] is None:
+        out.print(f"no threshold: {figures['uncalibrated']}", highlight=False, soft_wrap=True)
+        return
+    shares = []
+    for kind in ("known", "unknown"):
+        share, count = figures[f"{kind}_called_unknown"], figures[kind]
+        error = 1.96 * math.sqrt(share * (1 - share) / count) if count else math.nan
+        words = "in the index" if kind == "known" else "not in it"
+        shares.append(f"{100 * share:.1f} ± {100 * error:.1f} % of {count} photos of places {words}")
+    right = figures["accepted_right"]
+    rest = "nothing is accepted" if right is None else f"of the answers accepted {100 * right:.1f} % are right"
+    found = f"at the learnt threshold {figures['threshold']:.3f} called unknown: {', '.join(shares)} (95 % intervals)"
+    out.print(f"{found}; {rest}", highlight=False, soft_wrap=True)
