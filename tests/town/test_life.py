@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from math import hypot
 
 import numpy as np
 import pytest
 
 from wayfare.data.town import life, map, words
-from wayfare.data.town.model import GROUND, City, Thing
+from wayfare.data.town.acts import PLAYS, SPREAD, Cast
+from wayfare.data.town.camera.eye import eye_for, in_sight
+from wayfare.data.town.camera.figures import in_view
+from wayfare.data.town.camera.scene import thing_rows
+from wayfare.data.town.model import GROUND, Camera, City, Shot, Thing
 
 DAY = "2024-06-21"
 NOON = 12.5 * 3600
@@ -45,6 +50,44 @@ def test_other_days_and_other_seeds_have_other_people(city: City) -> None:
     here = life.crowd(city, 200, 200, NOON, DAY)
     assert life.crowd(city, 200, 200, NOON, "2024-06-22") != here
     assert life.crowd(map.build("kirinaka", 1), 200, 200, NOON, DAY) != here
+
+
+def test_several_moments_at_once_are_those_one_by_one(city: City) -> None:
+    moments = [life.Moment(150 + 60 * k, 260 - 30 * k, NOON + 977 * k, f"2024-06-2{k % 2}") for k in range(5)]
+    assert life.crowds(city, moments) == [life.crowd(city, *moment) for moment in moments]
+    assert life.crowds(city, moments, 15) == [life.crowd(city, *moment, 15) for moment in moments]
+    assert len({len(crowd) for crowd in life.crowds(city, moments)}) > 1
+
+
+@pytest.mark.parametrize("pano", [False, True])
+def test_a_camera_misses_nobody_whom_it_can_see(city: City, pano: bool) -> None:
+    camera = Camera("plain", 70, 1.5, (1.0, 1.0, 1.0), 1.0, 0.0, 0.0)
+    shots = [
+        Shot("k", "kirinaka", "w", "s", 0, 150.0 + 25 * k, 250.0 - 10 * k, 80.0 * k, NOON + 60 * k, DAY, camera,
+             "clear", "summer", False, "Forward", pano, "resident")
+        for k in range(12)
+    ]  # fmt: skip
+    eyes = [eye_for(shot, 96, 128) for shot in shots]
+    moments = [life.Moment(shot.x, shot.y, shot.time, shot.date) for shot in shots]
+    before, after = life.crowds(city, moments), life.crowds(city, moments, sight=partial(in_sight, eyes))
+    for eye, every, some in zip(eyes, before, after, strict=True):
+        rows = thing_rows(every)
+        eye.place(rows)
+        seen = [every[k] for k in in_view(rows, eye).tolist()]
+        assert set(seen) <= set(some) <= set(every)
+        assert pano or len(some) < len(every)
+
+
+def test_no_scene_reaches_farther_than_its_play_says() -> None:
+    rng = np.random.default_rng(0)
+    for play, (scenes, _) in PLAYS.items():
+        for scene in scenes:
+            for age in rng.uniform(0, 300, 20).tolist():
+                cast = Cast(0, 0.0, 0.0, 0.0, age, 9, 6.0, rng.random(32).tolist())
+                scene(cast)
+                room = 6.0 if play == "crossing" else 0.0
+                for thing in cast.things:
+                    assert hypot(thing.x, thing.y) + hypot(thing.width, thing.depth) / 2 <= SPREAD[play] + room
 
 
 def test_two_cameras_see_the_same_people(city: City) -> None:

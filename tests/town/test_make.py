@@ -11,7 +11,7 @@ import pytest
 
 from wayfare.data import layouts
 from wayfare.data.town import make as making
-from wayfare.data.town.make import LAYOUTS, Size, Spec, make
+from wayfare.data.town.make import LAYOUTS, Size, Spec, Town, jpeg, make
 from wayfare.errors import ConfigError, DataError
 
 SMALLEST = Size(cities=2, blocks=3, residents=3, tourists=3, vehicles=2, signage=1, shots=24)
@@ -65,6 +65,23 @@ def test_one_seed_one_town(town, tmp_path):
     make_here(tmp_path / "again")
     assert content(tmp_path / "again") == content(town)
     assert not (town / ".town").exists()
+
+
+def test_photographs_are_the_same_one_by_one_and_together():
+    town = Town(Spec("tiny"))
+    together = town.take_all(range(20, 30))  # from two cities
+    for index, photo in zip(range(20, 30), together, strict=True):
+        alone = town.take(index)
+        assert jpeg(photo) == jpeg(alone)
+        assert (photo.shot, photo.latitude, photo.longitude) == (town.shots[index], alone.latitude, alone.longitude)
+        assert (photo.truth.items, photo.truth.relations) == (alone.truth.items, alone.truth.relations)
+    assert len({photo.shot.city for photo in together}) == 2
+
+
+def test_large_photographs_are_taken_one_by_one():
+    assert [list(group) for group in Town(Spec("tiny", height=1024, width=1024)).groups(range(3))] == [[0], [1], [2]]
+    assert [len(group) for group in Town(Spec("tiny", height=512, width=512)).groups(range(7))] == [4, 3]
+    assert [len(group) for group in Town(Spec("tiny")).groups(range(32))] == [32]
 
 
 def test_another_seed_is_another_town(town, tmp_path):

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from wayfare.data.town import life, render
 from wayfare.data.town import map as town_map
-from wayfare.data.town import render
 from wayfare.data.town.camera.facades import style
 from wayfare.data.town.model import GROUND, Camera, City, District, Shot, Thing, View
 from wayfare.data.town.site import SIZES
@@ -60,11 +60,15 @@ def shot(**changes: object) -> Shot:
     return Shot(**{**values, **changes})  # type: ignore[arg-type]
 
 
+def nobody(_: City, moments: list[life.Moment], **__: object) -> list[tuple[Thing, ...]]:
+    return [() for _ in moments]
+
+
 @pytest.fixture(autouse=True)
 def _nobody_about(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The toy town has no streets on which somebody could walk."""
     if "whole_city" not in request.fixturenames:
-        monkeypatch.setattr(render, "crowd", lambda *_: ())
+        monkeypatch.setattr(render, "crowds", nobody)
 
 
 @pytest.fixture(scope="module")
@@ -415,7 +419,7 @@ _ELSEWHERE = """
 import hashlib, sys
 sys.path.insert(0, sys.argv[1])
 from test_render import *
-render.crowd = lambda *_: ()
+render.crowds = nobody
 for kind in ("bus", "temple", "cat"):  # other things come first here
     render.view(toy(things=[thing(kind, 0, 20)], name=kind), shot())
 print(digest(render.view(*crowded())))
@@ -439,6 +443,18 @@ def test_the_same_shot_gives_the_same_bytes_here_and_in_another_process() -> Non
     command = [sys.executable, "-c", _ELSEWHERE, str(Path(__file__).parent)]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == first
+
+
+def test_several_shots_at_once_are_those_one_by_one(whole_city: City) -> None:
+    places = whole_city.nodes[::25].tolist()
+    shots = [
+        shot(x=x, y=y, heading=77.0 * k, time=36000.0 + k, pano=k % 4 == 0, key=str(k))
+        for k, (x, y) in enumerate(places)
+    ]
+    for one, view in zip(shots, render.views(whole_city, shots), strict=True):
+        alone = render.view(whole_city, one)
+        assert digest(view) == digest(alone)
+        assert (view.parts, view.things) == (alone.parts, alone.things)
 
 
 def test_another_key_gives_other_noise_but_the_same_scene() -> None:

@@ -253,7 +253,7 @@ def test_cameras_turn_to_people_who_do_something(monkeypatch: pytest.MonkeyPatch
         return Thing(0, "person", x, y, 0, 0.5, 0.3, 1.7, 0, 0, (doing, -1))
 
     crowd = [person(13, 14, "eating"), person(10, 14, "walking on"), person(10, 2, "kicking"), person(11, 10, "eating")]
-    monkeypatch.setattr(photographing.life, "crowd", lambda *_: tuple(crowd))
+    monkeypatch.setattr(photographing.life, "crowds", lambda _, moments, *__: [tuple(crowd)] * len(moments))
     album = photographing._Album(corner(), 0, lambda *_: (), "2024-06-21")
     points, times = np.array([[10.0, 10.0]]), np.array([0.0])
     scene = photographing._Scene(times, points, np.array([0.0]), "Forward")

@@ -462,3 +462,8 @@ PLAYS: dict[str, Play] = {
     "basin": _play({_sail: 3, _ducks: 2}),
 }  # fmt: skip
 SPEEDS: dict[Scene, float] = {_run: 2.4, _chase: 2.4, _skateboard: 2.6, _lead_group: 0.9}  # of scenes on the way, m/s
+# how far from its point a scene's things may reach, metres; from a crossing, that much farther than the road is wide
+SPREAD: dict[str, float] = {
+    "way": 3.5, "traffic": 6.0, "cycling": 6.0, "crossing": 2.0, "corner": 16.0, "lamp": 2.0, "door": 2.0, "bench": 3.0,
+    "chair": 2.0, "stall": 2.0, "square": 16.0, "lawn": 16.0, "pond": 2.0, "shore": 4.0, "basin": 6.0,
+}  # fmt: skip

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wayfare.data.town.model import Item, Part, Thing, View, Weather
+from wayfare.data.town.runs import runs
 from wayfare.data.town.words import THING_CLASSES, THINGS
 
 MIN_AREA = 12  # pixels; an annotator overlooks what is smaller,
@@ -31,28 +32,42 @@ class Seen(NamedTuple):
 
 def gather(view: View, weather: Weather = "clear") -> tuple[tuple[Seen, ...], np.ndarray]:
     """The picture's items, things before surfaces, and which of them each pixel shows (-1: none)."""
-    from scipy.ndimage import find_objects
-
     places: dict[int | str, int] = {}
     place_of = [places.setdefault(_same(part), len(places)) for part in view.parts]
     nearest: dict[int, Part] = {}
     for part, place in zip(view.parts, place_of):
         if place not in nearest or part.distance < nearest[place].distance:
             nearest[place] = part
-    merged = np.array(place_of, np.int32).take(view.segments)
-    areas = np.bincount(merged.ravel(), minlength=len(places)).tolist()
-    boxes = find_objects(merged + 1)
+    shown, width = view.segments.ravel(), view.segments.shape[1]
+    starts, lengths = runs(shown, width)
+    place_in = np.array(place_of).take(shown.take(starts))  # of each run
+    areas = np.bincount(place_in, lengths, len(places)).astype(int).tolist()
+    boxes = _boxes(place_in, starts, lengths, len(places), width)
     far = SIGHT.get(weather, float("inf"))
     kept = [place for place, area in enumerate(areas) if area >= MIN_SMALL and _is_noticed(nearest[place], area, far)]
     kept.sort(key=lambda place: nearest[place].kind not in _THINGS)
     seen = []
     for number, place in enumerate(kept):
-        part, (rows, columns) = nearest[place], boxes[place]
-        item = Item(part.kind, (columns.start, rows.start, columns.stop, rows.stop), areas[place], number)
+        part = nearest[place]
+        item = Item(part.kind, boxes[place], areas[place], number)
         seen.append(Seen(part.kind, item, part.thing if part.kind in _THINGS else None, part.distance))
-    number_of = np.full(len(places), -1, np.int16)
-    number_of[kept] = np.arange(len(kept), dtype=np.int16)
-    return tuple(seen), number_of.take(merged)
+    number_of = np.full(len(places), np.int16(-1))
+    number_of[kept] = np.arange(len(kept))
+    return tuple(seen), number_of.take(place_in).repeat(lengths).reshape(view.segments.shape)
+
+
+def _boxes(
+    place: np.ndarray, starts: np.ndarray, lengths: np.ndarray, count: int, width: int
+) -> list[tuple[int, int, int, int]]:
+    """The boxes around the runs at each place."""
+    row, column = np.divmod(starts, width)
+    x0, y0, x1, y1 = boxes = np.empty((4, count), np.intp)
+    x0[:], x1[:] = width, 0
+    np.minimum.at(x0, place, column)
+    np.maximum.at(x1, place, column + lengths)
+    y0[place[::-1]] = row[::-1]  # runs are in the order of rows, and the last to be written stays
+    y1[place] = row + 1
+    return [(left, top, right, bottom) for left, top, right, bottom in boxes.T.tolist()]
 
 
 def _is_noticed(part: Part, area: int, far: float) -> bool:

@@ -5,6 +5,7 @@ Both follow from what is seen and from the circumstances, never from the tags.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -100,9 +101,11 @@ def labels(scene: Scene) -> tuple[str, ...]:
 def attributes(scene: Scene) -> tuple[str, ...]:
     """Those of ATTRIBUTES that hold, in their order."""
     shot, share, count = scene.shot, scene.share, scene.count
-    grey = (scene.coarse[0] + scene.coarse[1] + scene.coarse[2]) / 3
-    brightness, contrast = float(grey.mean()), float(grey.std())
-    colour = float((scene.coarse.max(axis=0) - scene.coarse.min(axis=0)).mean())
+    red, green, blue = scene.coarse
+    grey = (red + green + blue) / 3
+    brightness = float(grey.mean())
+    contrast = math.sqrt(float(np.square(grey - brightness).mean()))
+    colour = float((np.maximum(np.maximum(red, green), blue) - np.minimum(np.minimum(red, green), blue)).mean())
     people, vehicles = count("person"), count(*_VEHICLES)
     sky, sights = share("sky"), share(*SIGHTS)
     holds = {

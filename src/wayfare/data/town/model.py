@@ -142,7 +142,7 @@ class View:
     pixels: np.ndarray  # uint8 (H, W, 3)
     segments: np.ndarray  # int16 (H, W): index into parts; every pixel belongs to one
     parts: tuple[Part, ...]
-    things: tuple[Thing, ...]  # all that were near, visible or not, so that what parts do to each other can be told
+    things: tuple[Thing, ...]  # all that were near and before the camera, hidden or not
 
 
 class Item(NamedTuple):

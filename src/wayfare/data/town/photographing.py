@@ -177,9 +177,10 @@ class _Album:
     def _turned_to_people(self, scene: _Scene, times: np.ndarray, date: str) -> np.ndarray:
         """Where the camera points if someone is near, and rather at those who do something than at passers-by."""
         headings = scene.headings.copy()
-        for frame, ((x, y), time) in enumerate(zip(scene.points.tolist(), times.tolist())):
-            near = []
-            for thing in life.crowd(self.city, x, y, time, date, _NEAR[1]):
+        moments = [life.Moment(x, y, time, date) for (x, y), time in zip(scene.points.tolist(), times.tolist())]
+        for frame, crowd in enumerate(life.crowds(self.city, moments, _NEAR[1])):
+            x, y, near = moments[frame].x, moments[frame].y, []
+            for thing in crowd:
                 distance = float(np.hypot(thing.x - x, thing.y - y))
                 aim = float(np.degrees(np.arctan2(thing.x - x, thing.y - y)))
                 turn = (aim - headings[frame] + 180) % 360 - 180

@@ -91,3 +91,9 @@ def paint(raster: np.ndarray, cell: float, polygon: np.ndarray, value: int) -> N
     for p, q, r in lines(polygon):
         inside &= (y * q - r)[:, None] >= (x * -p)[None]
     raster[low[1] : high[1], low[0] : high[0]][inside] = value
+
+
+def bounded(values: np.ndarray, low: float | np.ndarray, high: float | np.ndarray) -> np.ndarray:
+    """Clip in place, and return the same array: np.clip takes ten times as long on the small arrays of a picture."""
+    np.maximum(values, low, out=values)
+    return np.minimum(values, high, out=values)

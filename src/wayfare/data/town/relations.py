@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wayfare.data.town.items import Seen
+from wayfare.data.town.runs import runs
 from wayfare.data.town.words import SIGHTS, THINGS
 
 GROUNDS = ("road", "pavement", "square", "grass", "water", "flower", "bridge")
@@ -51,6 +52,7 @@ _PLAIN = {
 }  # fmt: skip
 _TIRED = 0.45  # off the logarithm of the eagerness, each time the same predicate has been used
 _DULL = 0.5  # off that logarithm for how two surfaces lie to each other, and as much on it for how two things stand
+_FIFTHS = np.array((1, 3, 5, 7, 9))  # tenths of a box's width: the middles of its five parts
 _SLANT = 0.15  # rows per column of a border that is said to run away from the camera
 
 
@@ -70,21 +72,24 @@ class Borders(NamedTuple):
 
 def borders(seen: Sequence[Seen], segments: np.ndarray) -> Borders:
     """All of them at once."""
-    count, width = len(seen) + 1, segments.shape[1]
-    numbers = segments.ravel() % count  # pixels that belong to no item come last
-    ends = np.flatnonzero(numbers[1:] != numbers[:-1])
-    ends = ends[(ends + 1) % width > 0]  # the next pixel is on the next row
+    count, (height, width) = len(seen) + 1, segments.shape
+    numbers = segments.ravel()
+    starts, _ = runs(numbers, width)
+    starts = starts[starts % width > 0]
     feet = np.flatnonzero(numbers[width:] != numbers[:-width])
-    right, below = _pairs(numbers[ends], numbers[ends + 1], count), _pairs(numbers[feet], numbers[feet + width], count)
-    boxes = np.array([one.item.box for one in seen]).reshape(-1, 4)
-    x0, x1, y1 = boxes[:, :1], boxes[:, 2:3], boxes[:, 3:]
-    columns = np.hstack([x0 + (x1 - x0) * (2 * np.arange(5) + 1) // 10, x0 - 1, x1]).clip(0, width - 1)
-    rows = np.hstack([np.repeat(y1, 5, axis=1), y1 - 1, y1 - 1]).clip(0, len(segments) - 1)
-    return Borders(right, below, segments[rows, columns].tolist())
+    right = _pairs(numbers.take(starts - 1), numbers.take(starts), count)
+    below = _pairs(numbers.take(feet), numbers.take(feet + width), count)
+    x0, _, x1, y1 = np.array([one.item.box for one in seen]).reshape(-1, 4, 1).transpose(1, 0, 2)
+    columns, rows = np.empty((2, len(seen), 7), np.intp)
+    columns[:, :5], columns[:, 5:6], columns[:, 6:] = x0 + (x1 - x0) * _FIFTHS // 10, x0 - 1, x1
+    rows[:, :5], rows[:, 5:] = y1, y1 - 1
+    at = np.minimum(rows, height - 1) * width + np.minimum(np.maximum(columns, 0), width - 1)
+    return Borders(right, below, numbers.take(at).tolist())
 
 
 def _pairs(first: np.ndarray, second: np.ndarray, count: int) -> list[list[int]]:
-    table = np.bincount(first.astype(np.intp) * count + second, minlength=count * count)
+    # pixels that belong to no item, -1, come last
+    table = np.bincount(first.astype(np.intp) % count * count + second % count, minlength=count * count)
     rows: list[list[int]] = table.reshape(count, count).tolist()
     return rows
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wayfare.core.seeds import rng_for
+from wayfare.data.town.acts import SPREAD
 from wayfare.data.town.model import GROUND, City, Thing
 from wayfare.data.town.plane import heading, left, unit
 
@@ -63,13 +64,16 @@ class Lane(NamedTuple):
 class Stage(NamedTuple):
     """All that a city offers."""
 
-    spots: list[Spot]
-    numbers: np.ndarray  # (5, S): x, y, reach, period, busy of the spots
+    places: list[tuple[str, int, float]]  # play, partner, reach of the spots, then of the lanes
+    spread: np.ndarray  # how far from there the things of these may be
+    numbers: np.ndarray  # (6, S): x, y, heading, reach, period, busy of the spots
     strolls: int  # so many of the spots, the first, are for walkers
     first_route: np.ndarray  # (strolls,): the first of the ROUTES routes that they may take
-    routes: np.ndarray  # (R, ROUTE + 1, 2): points one metre apart
-    lanes: list[Lane]
-    posts: np.ndarray  # (4, P): x, y, lane, metres from its start: points along all lanes, for finding near ones
+    routes: np.ndarray  # (2, R x (ROUTE + 1)): points one metre apart, route after route
+    tracks: np.ndarray  # (2, points of all lanes)
+    spans: np.ndarray  # (2, L): where a lane begins in these, and how many of its points a vehicle can pass
+    posts: np.ndarray  # (5, P): x, y of points along all lanes, for finding near ones; which lane it is, how many
+    # vehicles come there a second, and how many would have come by when the first does
     paces: np.ndarray  # (3, L): metres a second, seconds between possible vehicles, how likely each comes
 
 
@@ -79,18 +83,28 @@ def find(city: City) -> Stage:
     strolls = len(spots)
     for more in (_crossings, _corners, _doors, _seats, _squares, _lawns, _water):
         spots += more(city)
-    numbers = np.array([(spot.x, spot.y, spot.reach, spot.period, spot.busy) for spot in spots]).T.copy()
-    numbers[4] *= _lively(city, numbers[:2].T)
+    numbers = np.array([(spot.x, spot.y, spot.heading, spot.reach, spot.period, spot.busy) for spot in spots]).T.copy()
+    numbers[5] *= _lively(city, numbers[:2].T)
     first_route = np.array([spot.route for spot in spots[:strolls]])
     lanes = _lanes(city)
-    posts = [
-        np.column_stack(
-            (lane.points[::POST], np.full(len(lane.points[::POST]), i), np.arange(0, len(lane.points), POST))
-        )
-        for i, lane in enumerate(lanes)
-    ]
+    places = [(spot.play, spot.partner, spot.reach) for spot in spots] + [(lane.play, -1, 0.0) for lane in lanes]
+    spread = np.array([SPREAD[play] for play, _, _ in places])
+    spread[strolls : len(spots)] += numbers[3, strolls:]
     paces = np.array([_FLOWS[lane.play][1:] for lane in lanes]).T.copy()
-    return Stage(spots, numbers, strolls, first_route, routes, lanes, np.concatenate(posts).T.copy(), paces)
+    lengths = np.array([len(lane.points) for lane in lanes])
+    return Stage(
+        places, spread, numbers, strolls, first_route, routes.reshape(-1, 2).T.copy(),
+        np.concatenate([lane.points for lane in lanes]).T.copy(), np.stack((np.cumsum(lengths) - lengths, lengths - 5)),
+        np.concatenate([_posts(number, lane) for number, lane in enumerate(lanes)]).T.copy(), paces,
+    )  # fmt: skip
+
+
+def _posts(number: int, lane: Lane) -> np.ndarray:
+    """Rows of Stage.posts; each is passed by those who are less than a little more than half way to the next one."""
+    flow = _FLOWS[lane.play]
+    metres = np.arange(0, len(lane.points), POST)
+    late = (metres - 0.6 * POST) / (flow.pace * flow.gap)
+    return np.column_stack((lane.points[::POST], np.full((len(metres), 2), (number, 1 / flow.gap)), late))
 
 
 def _lively(city: City, places: np.ndarray) -> np.ndarray:

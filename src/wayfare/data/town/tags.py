@@ -8,6 +8,7 @@ larger and the more interesting it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import accumulate
 
 from wayfare.core.seeds import rng_for
@@ -120,7 +121,7 @@ Draw = Callable[[], float]
 
 def write(shot: Shot, seen: Sequence[Seen], pixels: int, seed: int) -> tuple[str, ...]:
     """The tags of one photograph, each once, in the order in which they came to mind."""
-    habits = iter(rng_for(seed, shot.walker, "tag habits").random(8).tolist()).__next__
+    habits = iter(_habits(seed, shot.walker)).__next__
     draw = iter(rng_for(seed, shot.key, "tags").random(256).tolist()).__next__
     words: list[str] = []
     if draw() < 0.06:
@@ -134,6 +135,11 @@ def write(shot: Shot, seen: Sequence[Seen], pixels: int, seed: int) -> tuple[str
     if draw() < 0.15:  # about something that is not in the picture
         words.append(pick(WORDS[CLASSES[int(draw() * len(CLASSES))]], draw))
     return tuple(dict.fromkeys(words))
+
+
+@lru_cache(maxsize=4096)
+def _habits(seed: int, walker: str) -> tuple[float, ...]:
+    return tuple(rng_for(seed, walker, "tag habits").random(8).tolist())
 
 
 def pick(words: Sequence[str], draw: Draw) -> str:

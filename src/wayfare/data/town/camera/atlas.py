@@ -79,7 +79,8 @@ class Atlas:
     def __init__(self) -> None:
         self.texels = np.zeros(1 << 16, np.uint32)
         self.glow = np.zeros(1 << 16, np.uint8)
-        self.levels = np.zeros((256, LEVELS, 3), np.int32)  # of each entry: offset, width, height
+        self.sizes = np.zeros(256, np.float32)  # how many texels each entry has
+        self.levels = np.zeros((3, 256 * LEVELS), np.int32)  # and of each of its levels: offset, width, height
         self._used = 0
         self._entries: dict[Hashable, int] = {}
 
@@ -91,9 +92,16 @@ class Atlas:
             self._add(found, *draw().pictures())
         return found
 
+    def opacity(self, texels: np.ndarray) -> np.ndarray:
+        """How opaque these texels are, float32 from 0 to 1."""
+        opaque: np.ndarray = self.texels.take(texels).view(np.uint8)[3::4] * np.float32(1 / 255)
+        return opaque
+
     def _add(self, number: int, image: Image.Image, glow: Image.Image) -> None:
-        if number == len(self.levels):
-            self.levels = np.concatenate((self.levels, np.zeros_like(self.levels)))
+        if number == len(self.sizes):
+            self.sizes = np.concatenate((self.sizes, np.zeros_like(self.sizes)))
+            self.levels = np.concatenate((self.levels, np.zeros_like(self.levels)), 1)
+        self.sizes[number] = image.width * image.height
         for level in range(LEVELS):
             packed = np.asarray(image, np.uint8).reshape(-1).view("<u4")
             end = self._used + len(packed)
@@ -102,7 +110,7 @@ class Atlas:
                 self.glow = np.concatenate((self.glow, np.zeros_like(self.glow)))
             self.texels[self._used : end] = packed
             self.glow[self._used : end] = np.asarray(glow, np.uint8).reshape(-1)
-            self.levels[number, level] = self._used, image.width, image.height
+            self.levels[:, number * LEVELS + level] = self._used, image.width, image.height
             self._used = end
             if min(image.width, image.height) > 1:
                 image, glow = image.reduce(2), glow.reduce(2)
@@ -144,5 +152,5 @@ def channels(texels: np.ndarray) -> np.ndarray:
     """Red, green, blue and opacity, float32 (4, n) from 0 to 1, of packed texels."""
     result = np.empty((4, len(texels)), np.float32)
     result[:] = texels.view(np.uint8).reshape(-1, 4).T
-    result *= np.float32(1 / 255)
+    result *= 1 / 255
     return result

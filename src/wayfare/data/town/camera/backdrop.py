@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
-from wayfare.data.town.camera.eye import FAR, Eye, bounded
+from wayfare.data.town.camera.eye import FAR, HALF, Eye, Lens, share
 from wayfare.data.town.camera.light import Light
-from wayfare.data.town.camera.scene import COARSE, HILLS, PAD, Scene
+from wayfare.data.town.camera.scene import BEYOND, COARSE, HILLS, PAD, Scene
 from wayfare.data.town.camera.surfaces import CLOUDS, clouds, stars
+from wayfare.data.town.plane import bounded
 
 # What a pixel shows: these, the kinds of GROUND from GROUND_0 on, HOUSE_0 + the place of a wall among those that may be
 # in view, THING_0 + that of a thing
@@ -34,93 +37,115 @@ class Frame:
 
 
 def hazy(colour: np.ndarray, depth: np.ndarray, light: Light) -> np.ndarray:
-    """The colour, (3, n), through so much air; changed in place."""
-    clear = np.exp(depth * np.float32(-light.thickness))
-    for channel in range(3):
-        haze = light.haze[channel]
-        colour[channel] -= haze
-        colour[channel] *= clear
-        colour[channel] += haze
+    """The colour, (3, ...), through so much air; changed in place."""
+    clear = np.exp(depth * -light.thickness)
+    haze = light.haze.reshape(3, *(1,) * (colour.ndim - 1))
+    colour -= haze
+    colour *= clear
+    colour += haze
     return colour
 
 
-def coarse_at(scene: Scene, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Index into heights and lamps, kept so far from the border that steps towards the sun stay inside."""
-    rows, columns = scene.heights.shape
-    i = bounded((x * np.float32(1 / COARSE)).astype(np.int32), -8, columns - 2 * PAD + 8)
-    j = bounded((y * np.float32(1 / COARSE)).astype(np.int32), -8, rows - 2 * PAD + 8)
-    return (j + np.int32(PAD)) * np.int32(columns) + (i + np.int32(PAD))
+def coarse_at(scene: Scene, places: np.ndarray) -> np.ndarray:
+    """Index into heights and lamps of places, (2, n), kept so near to the city that steps towards the sun stay inside.
+
+    It is counted from the corner of what can be reached, see `_reachable`.
+    """
+    cells = (places * (1 / COARSE)).astype(np.int32)
+    cells += BEYOND
+    i, j = bounded(cells, 0, scene.coarse_limits)
+    return j * np.intp(scene.heights.shape[1]) + i
+
+
+def lamplight(scene: Scene, coarse: np.ndarray, strength: float) -> np.ndarray:
+    """Light from street lamps at these places."""
+    return _reachable(scene.lamps).take(coarse) * np.float32(strength / 255)
+
+
+def _reachable(raster: np.ndarray, shift: int = 0) -> np.ndarray:
+    """The cells of heights or lamps, row after row, from that on which coarse_at calls 0; or from a shifted one."""
+    return raster.reshape(-1)[(PAD - BEYOND) * (raster.shape[1] + 1) + shift :]
 
 
 def shadow_top(scene: Scene, coarse: np.ndarray, light: Light) -> np.ndarray | None:
     """How high the houses' shadow reaches at these places, in metres; None if there is no sun to speak of."""
     if light.sun_colour[0] < 0.08:
         return None
-    east, north, up = light.sun
-    level = max(1e-3, float(np.hypot(east, north)))
-    heights = scene.heights.reshape(-1)
-    columns = scene.heights.shape[1]
     top = np.zeros(len(coarse), np.int16)
-    for step in _STEPS:
-        drop = round(step * up / level * 10)
+    for shift, drop in _to_sun(light.sun, scene.heights.shape[1]):
         if drop >= scene.highest:
             break
-        shift = round(step * east / level / COARSE) + round(step * north / level / COARSE) * columns
-        np.maximum(top, heights.take(coarse + np.int32(shift)) - np.int16(drop), out=top)
+        np.maximum(top, _reachable(scene.heights, shift).take(coarse) - drop, out=top)
     return top * np.float32(0.1)
+
+
+@lru_cache(maxsize=512)
+def _to_sun(sun: tuple[float, float, float], columns: int) -> list[tuple[int, np.int16]]:
+    """Steps towards the sun: by how many cells, and how many decimetres lower the shadow is that comes from there."""
+    east, north, up = sun
+    level = max(1e-3, math.hypot(east, north))
+    return [
+        (
+            round(step * east / level / COARSE) + round(step * north / level / COARSE) * columns,
+            np.int16(min(round(step * up / level * 10), 32767)),
+        )
+        for step in _STEPS
+    ]
+
+
+@lru_cache(maxsize=32)
+def _sky(lens: Lens) -> np.ndarray:
+    """What the sky's pixels, those from the picture's upper edge to the horizon, have in common in all pictures with
+    this lens: float32 (4, n) of the tangent of the elevation, how much the zenith's colour counts, how far away the
+    plane of the clouds is, and how well they are seen."""
+    up = (lens.slope[lens.slope >= 0, None] / lens.flat).reshape(-1)
+    flat = lens.flat.take(lens.column[: len(up)])
+    high = np.sqrt(np.minimum(up * (1 / 1.6), 1))
+    return np.stack((up, high, 36 / ((up + 0.16) * flat), np.minimum(up * 9, 1) * 0.85))
 
 
 def paint_sky(frame: Frame, at: np.ndarray, scene: Scene, eye: Eye, light: Light) -> None:
     """Sky and hills."""
-    row, column = eye.lens.row.take(at), eye.lens.column.take(at)
-    slope, flat = eye.lens.slope.take(row), eye.lens.flat.take(column)
-    up = slope / flat  # tangent of the elevation
-    rising = np.maximum(up, 0)
-    share = np.sqrt(np.minimum(rising * np.float32(1 / 1.6), 1))
-    colour = np.empty((3, len(at)), np.float32)
-    for channel in range(3):
-        np.multiply(share, light.zenith[channel] - light.horizon[channel], out=colour[channel])
-        colour[channel] += light.horizon[channel]
-    # clouds and stars are on a plane high above
-    reach = np.float32(36) / ((rising + np.float32(0.16)) * flat)
-    east, north = eye.east.take(column), eye.north.take(column)
-    u = (east * reach + np.float32(eye.x * 0.02 + 4096)).astype(np.int32) & (CLOUDS - 1)
-    v = (north * reach + np.float32(eye.y * 0.02 + 4096)).astype(np.int32) & (CLOUDS - 1)
-    place = u + v * np.int32(CLOUDS)
-    thin = np.ones(1, np.float32)  # how much shines through the clouds
+    up, high, reach, seen = _sky(eye.lens).take(at, axis=1)
+    column = eye.lens.column.take(at)
+    ways = eye.rays.take(column, axis=1)
+    horizon = light.horizon[:, None]
+    colour = (light.zenith[:, None] - horizon) * high
+    colour += horizon
+    thin: np.ndarray | int = 1  # how much shines through the clouds
     if light.cover > 0:
-        thick = clouds().take(place)
-        amount = bounded((thick - np.float32(1 - light.cover)) * np.float32(3.2), 0, 1)
-        amount *= np.minimum(rising * np.float32(9), 1) * np.float32(0.85)
-        white = (
-            light.ambient * np.float32(0.85) + light.sun_colour * np.float32(0.75) + light.horizon * np.float32(0.28)
-        )
-        body = np.float32(1.06) - np.float32(0.3) * thick
-        for channel in range(3):
-            colour[channel] += (body * white[channel] - colour[channel]) * amount
-        thin = 1 - np.float32(0.75) * amount
+        # clouds and stars are on a plane high above
+        origin = np.array(((eye.x * 0.02 + 4096,), (eye.y * 0.02 + 4096,)), np.float32)
+        u, v = (ways * reach + origin).astype(np.int32) & (CLOUDS - 1)
+        thick = clouds().take(u + v * CLOUDS)
+        amount = share((thick - (1 - light.cover)) * 3.2)
+        amount *= seen
+        white = light.clouds[:, None] * (1.06 - 0.3 * thick)
+        white -= colour
+        white *= amount
+        colour += white
+        thin = 1 - 0.75 * amount
     behind = not eye.lens.pano and eye.ahead[0] * light.sun[0] + eye.ahead[1] * light.sun[1] < -0.2
     if not behind and (light.dark > 0.9 or light.sun_colour[0] > 0.05):
-        _add_sun(colour, east, north, slope, flat, light, thin)
+        _add_sun(colour, at, ways, eye.lens, light, thin)
     frame.shows[at] = SKY
     _add_hills(frame, at, colour, scene, eye, light, up, column)
     frame.put(at, colour)
 
 
 def _add_sun(
-    colour: np.ndarray, east: np.ndarray, north: np.ndarray, slope: np.ndarray, flat: np.ndarray, light: Light,
-    thin: np.ndarray,
-) -> None:  # fmt: skip
+    colour: np.ndarray, at: np.ndarray, ways: np.ndarray, lens: Lens, light: Light, thin: np.ndarray | int
+) -> None:
     """The sun and its glare, or the moon, as far as the clouds are thin."""
-    x, y, z = (np.float32(part) for part in light.sun)
-    toward = (east * x + north * y + slope * z) / np.sqrt(flat * flat + slope * slope)
+    x, y, z = light.sun
+    toward = (ways[0] * x + ways[1] * y + lens.slope.take(lens.row.take(at)) * z) / lens.length.take(at)
     if light.dark < 0.9:
         glare = np.maximum(toward, 0)
         for _ in range(3):
-            glare = glare * glare
-        shine = (glare * np.float32(0.22) + (toward > 0.9985) * np.float32(2.0)) * thin
-        for channel in range(3):
-            colour[channel] += light.sun_colour[channel] * shine
+            glare *= glare
+        glare *= 0.22
+        glare[toward > 0.9985] += 2
+        colour += light.sun_colour[:, None] * (glare * thin)
     else:
         colour += (toward > 0.9990) * np.float32(0.9 * _clear_at_night(light)) * thin
 
@@ -135,8 +160,8 @@ def add_stars(frame: Frame, eye: Eye, light: Light) -> None:
     if strength < 0.1:
         return
     lens = eye.lens
-    east, north, up, bright = stars()
-    across, ahead = eye.turned(east, north)
+    up, bright = stars()[2:]
+    across, ahead = eye.turned(stars()[:2])
     if lens.pano:
         depth = np.hypot(across, ahead)
     else:
@@ -145,9 +170,9 @@ def add_stars(frame: Frame, eye: Eye, light: Light) -> None:
         depth = ahead
     column, row = eye.columns(across, ahead), eye.rows(up / depth)
     inside = np.flatnonzero((column >= 0) & (column < lens.width) & (row >= 0) & (row < lens.height))
-    at = row.take(inside).astype(np.int32) * np.int32(lens.width) + column.take(inside).astype(np.int32)
+    at = row.take(inside).astype(np.intp) * lens.width + column.take(inside).astype(np.intp)
     of_sky = frame.depth.take(at) >= FAR
-    at, shine = at[of_sky], bright.take(inside)[of_sky] * np.float32(strength)
+    at, shine = at[of_sky], bright.take(inside)[of_sky] * strength
     for plane in frame.light:
         plane[at] += shine
 
@@ -159,14 +184,13 @@ def _add_hills(
     low = np.flatnonzero(up < 0.22)
     if len(low) == 0:
         return
-    azimuth = np.arctan2(eye.east, eye.north) * np.float32(HILLS / (2 * np.pi))
+    east, north = eye.rays
+    azimuth = np.arctan2(east, north) * (HILLS / (2 * np.pi))
     hill = scene.hills.take(azimuth.astype(np.int32) % HILLS).take(column.take(low))
     above = hill - up.take(low)
     frame.shows[at.take(low[above > 0])] = HILL
-    green = np.array([0.30, 0.36, 0.26], np.float32) * (light.ambient + light.sun_colour * np.float32(0.4))
-    if light.snow:
-        green = np.array([0.6, 0.62, 0.66], np.float32) * light.ambient
-    body = light.haze + (green - light.haze) * np.float32(np.exp(-light.thickness * 700))
-    cover = bounded(above * np.float32(eye.lens.focal) + np.float32(0.5), 0, 1)
+    cover = share(above * eye.lens.scale + HALF)
+    sky = colour.take(low, axis=1)
+    sky += (light.hills[:, None] - sky) * cover
     for channel in range(3):
-        colour[channel][low] += (body[channel] - colour[channel][low]) * cover
+        colour[channel][low] = sky[channel]

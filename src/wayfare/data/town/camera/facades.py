@@ -13,7 +13,7 @@ import numpy as np
 
 from wayfare.core.seeds import rng_for
 from wayfare.data.town.camera.atlas import Tiles
-from wayfare.data.town.camera.bays import FAMILIES, SIDE, Family, tiles
+from wayfare.data.town.camera.bays import DOOR, FAMILIES, LOW, ROOF, SHOP, SIDE, Family, tiles
 
 _SUITED = {
     "Old Town": ("timber", "plaster", "canal", "clay"),
@@ -48,9 +48,10 @@ class Facades(NamedTuple):
     sizes: np.ndarray  # float32 (12, W): height of the ground floor, 1 / it, 1 / height of a storey, number of storeys
     # above the ground floor - 1, where the roof's band begins, 1 / its height, paint (3), how many bays there are
     # side by side, and the wall's normal (2)
-    tile: np.ndarray  # the first of the style's tiles
-    hash: np.ndarray  # int64: varies windows
-    shop: np.ndarray  # bool
+    tile: np.ndarray  # int32: where the style's tiles begin in TILES,
+    roof: np.ndarray  # and how much farther that of its roof does
+    first_bay: np.ndarray  # where the wall's bays begin in
+    bays: np.ndarray  # int32 (2, bays): how much farther the tile of its ground floor begins, and what varies windows
     top: np.ndarray  # the upper edge: row of `tops()`
     periods: np.ndarray  # float32: how often that shape is repeated along the wall
 
@@ -106,12 +107,24 @@ def facades(walls: np.ndarray, looks: np.ndarray, styles: list[Style], district:
     )  # fmt: skip
     return Facades(
         np.stack(sizes).astype(np.float32),
-        of_style([s.first for s in styles]).astype(np.int32),
-        (mixed & np.uint64(0xFFFFFFFF)).astype(np.int64),
-        draw(32) < of_style([s.shops for s in styles]),
+        of_style([s.first for s in styles]).astype(np.int32) * TILES.stride,
+        ((ROOF + (mixed & np.uint64(1))) * TILES.stride).astype(np.int32),
+        *_bays(bays.astype(int), mixed, draw(32) < of_style([s.shops for s in styles])),
         of_style([TOPS.index(name) for name in names]).astype(np.int32),
         np.maximum(np.rint(length / period), 1).astype(np.float32),
     )
+
+
+def _bays(counts: np.ndarray, mixed: np.ndarray, shop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Facades.first_bay and .bays: in the middle of a wall is its door, beside it are shops or windows."""
+    first = np.cumsum(counts) - counts
+    which = np.arange(counts.sum()) - first.repeat(counts)
+    hashed = (mixed & np.uint64(0xFFFFFFFF)).astype(np.int64).repeat(counts) + which * 0x9E3779B1
+    spread = ((hashed & 0xFFFFFFFF) * 0x85EB >> 13) & 0xFFFF
+    low = np.where(shop.repeat(counts), SHOP + spread % 3, LOW + spread % 2)
+    count = counts.repeat(counts)
+    low[(which == count // 2) & (count > 1)] = DOOR
+    return first, np.stack((low * TILES.stride, hashed & 0x7FFFFFFF)).astype(np.int32)
 
 
 def _scramble(looks: np.ndarray) -> np.ndarray:

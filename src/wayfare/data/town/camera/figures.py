@@ -5,60 +5,73 @@ fragments.py finds which pixels the pieces cover.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from wayfare.data.town.camera.atlas import channels
-from wayfare.data.town.camera.backdrop import GROUND_0, HOUSE_0, LAMP, THING_0, Frame, coarse_at, hazy, shadow_top
-from wayfare.data.town.camera.eye import NEAREST, Eye, bounded
-from wayfare.data.town.camera.fragments import Fragments, Pieces, card_fragments, cross, fragments
+from wayfare.data.town.camera.backdrop import (
+    GROUND_0,
+    HOUSE_0,
+    LAMP,
+    THING_0,
+    Frame,
+    coarse_at,
+    hazy,
+    lamplight,
+    shadow_top,
+)
+from wayfare.data.town.camera.eye import HALF, NEAREST, ONE, ZERO, Eye, share
+from wayfare.data.town.camera.fragments import (
+    Fragments,
+    Pieces,
+    card_fragments,
+    cross,
+    fragments,
+    joined,
+)
 from wayfare.data.town.camera.light import Light
 from wayfare.data.town.camera.scene import Scene
 from wayfare.data.town.camera.shapes import shape_of
 from wayfare.data.town.camera.solids import ATLAS, BLOB
 from wayfare.data.town.model import Thing
+from wayfare.data.town.plane import bounded
 
 _RANGE = 170.0  # metres
 _SMALLEST = 3.0  # pixels: the side of the smallest square of pixels that is drawn
-_ASIDE = np.float32(0.8)  # metres: nobody photographs what is nearer; one steps aside
+_ASIDE = 0.8  # metres: nobody photographs what is nearer; one steps aside
 _LOOKS = np.linspace(-1, 1, 5, dtype=np.float32)[:, None]  # where across a thing it is tested for being hidden
 _SHADOWS = 22.0  # metres: farther things cast none
-_UNDER, _IN_SHADE = np.float32(0.3), 0.5  # how much darker the ground is under a thing, and in its shadow
-_SUN_ON_CARDS, _SKY_ON_CARDS = np.float32(0.5), np.float32(0.95)
+_UNDER, _IN_SHADE = 0.3, 0.5  # how much darker the ground is under a thing, and in its shadow
+_SKY_ON_CARDS = np.array(0.95, np.float32)
 
 
 def in_view(rows: np.ndarray, eye: Eye) -> np.ndarray:
     """Indices of the things, given as scene.thing_rows, that may be seen if nothing hides them."""
     lens = eye.lens
-    x, y, _, _, _, _, _, radius, side = rows
-    across, ahead = eye.turned(x - np.float32(eye.x), y - np.float32(eye.y))
+    radius, side, across, ahead = rows[7:]
     away = across * across + ahead * ahead
-    limit = np.minimum(side * np.float32(lens.focal / _SMALLEST), np.float32(_RANGE)) + radius
-    seen = (away < limit * limit) & (away > (np.minimum(radius, np.float32(0.6)) + _ASIDE) ** 2)
-    if not lens.pano:
-        slant = np.float32(-lens.p[0])
-        margin = (radius + np.float32(0.4)) * np.float32(np.hypot(1, slant))
-        seen &= (ahead > NEAREST - radius) & (np.abs(across) < slant * ahead + margin)
-    return np.flatnonzero(seen)
+    limit = np.minimum(side * (lens.focal / _SMALLEST), _RANGE) + radius
+    near = np.minimum(radius, 0.6) + _ASIDE
+    return np.flatnonzero((away < limit * limit) & (away > near * near) & eye.faces(across, ahead, radius))
 
 
 def unhidden(rows: np.ndarray, eye: Eye, frame: Frame) -> np.ndarray:
     """Indices of those of these things that stand at least partly before what is behind them in the picture."""
     lens = eye.lens
-    x, y, z, _, _, height, _, radius, _ = rows
-    across, ahead = eye.turned(x - np.float32(eye.x), y - np.float32(eye.y))
+    _, _, z, _, _, height, _, radius, _, across, ahead = rows
     depth = np.hypot(across, ahead) if lens.pano else ahead
-    near = np.maximum(depth - radius, np.float32(NEAREST))
-    top = z + height - np.float32(eye.z)
+    near = np.maximum(depth - radius, NEAREST)
+    top = z + height - eye.z
     row = eye.rows(top / np.where(top > 0, near, depth + radius))
     row = bounded(row, 0, lens.height - 1).astype(np.int32)
-    middle = eye.columns(across, ahead if lens.pano else np.maximum(ahead, np.float32(NEAREST)))
-    reach = (radius + np.float32(0.3)) * np.float32(lens.focal) / near
+    middle = eye.columns(across, ahead if lens.pano else np.maximum(ahead, NEAREST))
+    reach = (radius + 0.3) * lens.scale / near
     column = (middle + reach * _LOOKS).astype(np.int32)
-    column = column % np.int32(lens.width) if lens.pano else bounded(column, 0, lens.width - 1)
-    behind = frame.depth.take(row * np.int32(lens.width) + column).max(0)
+    column = column % lens.width if lens.pano else bounded(column, 0, lens.width - 1)
+    behind = frame.depth.take(row * lens.width + column).max(0)
     return np.flatnonzero((behind > near) | (near < 2))
 
 
@@ -81,69 +94,66 @@ def draw_things(
     """
     if not things:
         return None
-    x, y = rows[0] - np.float32(eye.x), rows[1] - np.float32(eye.y)
-    turned = (np.degrees(np.arctan2(-x, -y)) - rows[6]) % 360  # where the camera is, clockwise from the thing's heading
-    across, ahead = eye.turned(x, y)
+    away = rows[:2] - eye.here
+    # where the camera is, clockwise from the thing's heading
+    turned = (np.degrees(np.arctan2(-away[0], -away[1])) - rows[6]) % 360
     shapes = [shape_of(thing, angle, season, light.snow) for thing, angle in zip(things, turned.tolist())]
     sun, lamp = _light_on(rows, scene, light)
-    table = _table(rows, (across, ahead), turned, eye, sun, lamp)
+    table = _table(rows, turned, eye, sun, lamp)
     quads = _quads(*_collected([shape.quads for shape in shapes]), table, eye, light)
     cards = _cards(*_collected([shape.cards for shape in shapes]), table, eye, light)
-    long, long_dark = _long_shadows(rows, (across, ahead), eye, light, sun)
-    contact, contact_dark = _contact_shadows(rows, (across, ahead), table, eye)
-    flat, upright = quads.joined(long), contact.joined(cards)
-    pieces = flat.joined(upright)
-    strength = np.concatenate((long_dark, contact_dark))
+    long, long_dark = _long_shadows(rows, eye, light, sun)
+    contact, contact_dark = _contact_shadows(rows, table, eye)
+    pieces = joined((quads, long, contact, cards))
+    first, flat = len(quads.thing), len(quads.thing) + len(long.thing)
     if eye.lens.pano:
         found = fragments(frame, pieces, eye)
     else:
-        found = fragments(frame, flat, eye).joined(card_fragments(frame, upright, eye), len(flat.thing))
-    first = len(quads.thing)
-    of_shadow = np.flatnonzero((found.piece >= first) & (found.piece < first + len(strength)))
-    dark = found.cover.take(of_shadow) * strength.take(found.piece.take(of_shadow) - first)
-    found.cover[of_shadow] = 0
-    return Rest(found.pixel.take(of_shadow), dark, *_draw(frame, found, pieces, light))
+        found = fragments(frame, pieces.some(0, flat), eye)
+        found = found.joined(card_fragments(frame, pieces.some(flat, len(pieces.thing)), eye), flat)
+    # fragments are in the order of their pieces
+    begin, end = found.piece.searchsorted((first, flat + len(contact.thing))).tolist()
+    dark = np.concatenate((long_dark, contact_dark)).take(found.piece[begin:end] - first) * found.cover[begin:end]
+    found.cover[begin:end] = 0
+    return Rest(found.pixel[begin:end], dark, *_draw(frame, found, pieces, light))
 
 
 def add_rest(frame: Frame, rest: Rest | None) -> None:
     """Darken the ground where shadows lie, and mix the things' edges with what is behind them."""
     if rest is None:
         return
-    at = rest.shaded
-    shown = frame.shows.take(at)
+    shown = frame.shows.take(rest.shaded)
+    on_ground = np.flatnonzero((shown >= GROUND_0) & (shown < HOUSE_0))
+    at = rest.shaded.take(on_ground)
     shade = np.zeros(len(frame.depth), np.float32)
-    np.maximum.at(shade, at, rest.shade * ((shown >= GROUND_0) & (shown < HOUSE_0)))  # the darkest counts
-    left = 1 - shade.take(at)
-    for channel, plane in enumerate(frame.light):
-        plane[at] = plane.take(at) * left
-        behind = plane.take(rest.pixel)
-        plane[rest.pixel] = behind + (rest.colour[channel] - behind) * rest.cover
+    np.maximum.at(shade, at, rest.shade.take(on_ground))  # the darkest counts
+    frame.put(at, frame.light.take(at, axis=1) * (ONE - shade.take(at)))
+    behind = frame.light.take(rest.pixel, axis=1)
+    frame.put(rest.pixel, behind + (rest.colour - behind) * rest.cover)
 
 
 def _light_on(rows: np.ndarray, scene: Scene, light: Light) -> tuple[np.ndarray, np.ndarray]:
     """How much sun, and how much lamplight, each thing gets."""
-    coarse = coarse_at(scene, rows[0], rows[1])
+    coarse = coarse_at(scene, rows[:2])
     top = shadow_top(scene, coarse, light)
     sun = np.ones(rows.shape[1], np.float32)
     if top is not None:
-        sun -= bounded((top - rows[2]) / np.maximum(rows[5], np.float32(0.5)), 0, 1)
-    return sun, scene.lamps.reshape(-1).take(coarse) * np.float32(light.dark * 0.75 / 255)
+        sun -= share((top - rows[2]) / np.maximum(rows[5], HALF))
+    return sun, lamplight(scene, coarse, light.dark * 0.75)
 
 
-def _table(
-    rows: np.ndarray, place: tuple[np.ndarray, np.ndarray], turned: np.ndarray, eye: Eye, sun: np.ndarray,
-    lamp: np.ndarray,
-) -> np.ndarray:  # fmt: skip
-    """What the things' pieces need to know of their thing, float32 (11, things): what turns coordinates into the
-    camera's (8), sun, lamplight, and how wide it is as seen from here."""
-    _, _, z, width, depth, height, heading, _, _ = rows
-    angle = np.radians(heading) - np.float32(np.arctan2(eye.ahead[0], eye.ahead[1]))
+def _table(rows: np.ndarray, turned: np.ndarray, eye: Eye, sun: np.ndarray, lamp: np.ndarray) -> np.ndarray:
+    """What the things' pieces need to know of their thing, float32 (11, things): where it is to the right and ahead;
+    what a part of its width, and one of its depth, makes there; its foot and height; sun, lamplight, and how wide it is
+    as seen from here."""
+    _, _, z, width, depth, height, heading = rows[:7]
+    angle = np.radians(heading) - math.atan2(eye.ahead[0], eye.ahead[1])
     sin, cos = np.sin(angle), np.cos(angle)
     turn = np.radians(turned)
     table = np.empty((11, rows.shape[1]), np.float32)
-    table[0], table[3] = place
-    table[1], table[2], table[4], table[5] = width * cos, depth * sin, -width * sin, depth * cos
-    table[6], table[7], table[8], table[9] = z - np.float32(eye.z), height, sun, lamp
+    table[:2] = rows[9:]
+    table[2], table[3], table[4], table[5] = width * cos, -width * sin, depth * sin, depth * cos
+    table[6], table[7], table[8], table[9] = z - eye.z, height, sun, lamp
     table[10] = np.abs(np.sin(turn)) * depth + np.abs(np.cos(turn)) * width
     return table
 
@@ -151,10 +161,10 @@ def _table(
 def _cards(cards: np.ndarray, thing: np.ndarray, table: np.ndarray, eye: Eye, light: Light) -> Pieces:
     x, y, low, wide, tall, sprite = cards
     at = table.take(thing, axis=1)
-    middle_x, middle_y = at[0] + x * at[1] + y * at[2], at[3] + x * at[4] + y * at[5]
+    middle_x, middle_y = at[:2] + x * at[2:4] + y * at[4:6]
     bottom = at[6] + low * at[7]
     corners = _facing(middle_x, middle_y, wide * at[10] / 2, bottom, bottom + tall * at[7], eye)
-    colour = _brightness(_SUN_ON_CARDS * at[8], _SKY_ON_CARDS, at[9], light)
+    colour = _brightness(HALF * at[8], _SKY_ON_CARDS, at[9], light)
     return Pieces(corners, thing, sprite.astype(np.int32), colour, np.zeros(len(thing), bool))
 
 
@@ -165,7 +175,7 @@ def _facing(
     corners = np.empty((3, 4, len(x)), np.float32)
     half_y = np.zeros_like(half)
     if eye.lens.pano:
-        length = np.maximum(np.hypot(x, y), np.float32(1e-3))
+        length = np.maximum(np.hypot(x, y), 1e-3)
         half, half_y = half * y / length, -half * x / length
     corners[0, 0] = corners[0, 3] = x - half
     corners[0, 1] = corners[0, 2] = x + half
@@ -187,8 +197,7 @@ def _quads(quads: np.ndarray, thing: np.ndarray, table: np.ndarray, eye: Eye, li
     at = table.take(thing, axis=1)
     x, y, z = quads[:12].reshape(3, 4, -1)
     corners = np.empty((3, 4, len(thing)), np.float32)
-    corners[0] = at[0] + x * at[1] + y * at[2]
-    corners[1] = at[3] + x * at[4] + y * at[5]
+    corners[:2] = at[:2, None] + x * at[2:4, None] + y * at[4:6, None]
     corners[2] = at[6] + z * at[7]
     first = corners[:, 0]
     normal = cross(corners[:, 1] - first, corners[:, 3] - first)
@@ -199,12 +208,12 @@ def _quads(quads: np.ndarray, thing: np.ndarray, table: np.ndarray, eye: Eye, li
     if away.any():  # seen from behind: the corners the other way round
         corners[:, :, away] = corners[:, :, away][:, [1, 0, 3, 2]]
         normal[:, away] *= -1
-    normal /= np.maximum(np.sqrt((normal * normal).sum(0)), np.float32(1e-9))
+    normal /= np.maximum(np.sqrt((normal * normal).sum(0)), 1e-9)
     right, front = (sum(a * b for a, b in zip(way, light.sun)) for way in (eye.right, eye.ahead))
-    to_sun = normal[0] * np.float32(right) + normal[1] * np.float32(front) + normal[2] * np.float32(light.sun[2])
-    to_sun = np.maximum(to_sun * np.float32(0.85) + np.float32(0.15), 0) * at[8]
+    to_sun = normal[0] * right + normal[1] * front + normal[2] * light.sun[2]
+    to_sun = np.maximum(to_sun * 0.85 + 0.15, ZERO) * at[8]
     colour = quads[12:15].take(keep, axis=1)
-    colour *= _brightness(to_sun, np.float32(0.84) + normal[2] * np.float32(0.16), at[9], light)
+    colour *= _brightness(to_sun, 0.84 + normal[2] * 0.16, at[9], light)
     return Pieces(corners, thing.take(keep), quads[15].take(keep).astype(np.int32), colour, away)
 
 
@@ -217,49 +226,44 @@ def _brightness(sun: np.ndarray, sky: np.ndarray | np.float32, lamp: np.ndarray,
     return result
 
 
-def _contact_shadows(
-    rows: np.ndarray, place: tuple[np.ndarray, np.ndarray], table: np.ndarray, eye: Eye
-) -> tuple[Pieces, np.ndarray]:
+def _contact_shadows(rows: np.ndarray, table: np.ndarray, eye: Eye) -> tuple[Pieces, np.ndarray]:
     """Soft dark patches under the things, and how dark they are.
 
     A disc on the ground is seen as an ellipse: drawn as a rectangle before the camera, at the disc's nearest point.
     """
-    across, ahead = place
-    depth = np.hypot(across, ahead) if eye.lens.pano else ahead
-    radius = rows[7]
-    near = np.flatnonzero((rows[2] < 0.6) & (depth < _SHADOWS) & (depth > radius + NEAREST))
-    across, ahead, depth, radius = (part.take(near) for part in (across, ahead, depth, radius))
+    depth = np.hypot(rows[9], rows[10]) if eye.lens.pano else rows[10]
+    near = np.flatnonzero((rows[2] < 0.6) & (depth < _SHADOWS) & (depth > rows[7] + NEAREST))
+    radius, _, across, ahead = rows[7:].take(near, axis=1)
+    depth = depth.take(near)
     height, half = rows[5].take(near), table[10].take(near) / 2
     foot = np.where(height > 2 * half, np.float32(0.6), np.float32(1.1))  # what is tall is narrower at its foot
     half, reach = half * foot, np.minimum(half, radius) * foot
     closer = (depth - reach) / depth
-    bottom, top = np.full(len(near), np.float32(-eye.z)), np.float32(-eye.z) * (depth - reach) / (depth + reach)
+    bottom, top = np.full(len(near), -eye.z, np.float32), (depth - reach) * -eye.z / (depth + reach)
     corners = _facing(across * closer, ahead * closer, half * closer, bottom, top, eye)
-    return _of_nothing(corners), np.full(len(near), _UNDER)
+    return _of_nothing(corners), np.full(len(near), _UNDER, np.float32)
 
 
-def _long_shadows(
-    rows: np.ndarray, place: tuple[np.ndarray, np.ndarray], eye: Eye, light: Light, sun: np.ndarray
-) -> tuple[Pieces, np.ndarray]:
+def _long_shadows(rows: np.ndarray, eye: Eye, light: Light, sun: np.ndarray) -> tuple[Pieces, np.ndarray]:
     """Shadows on the ground away from the sun where it reaches the things, and how dark they are."""
-    across, ahead = place
     if light.sun_colour[0] < 0.08:
         return _of_nothing(np.empty((3, 4, 0), np.float32)), np.empty(0, np.float32)
+    across, ahead = rows[9:]
     near = np.flatnonzero((rows[2] < 0.6) & (sun > 0.2) & (across * across + ahead * ahead < _SHADOWS * _SHADOWS))
-    across, ahead, sun = across.take(near), ahead.take(near), sun.take(near)
-    _, _, _, width, depth, height, _, radius, _ = rows.take(near, axis=1)
-    level = max(float(np.hypot(light.sun[0], light.sun[1])), 1e-3)
-    way_x, way_y = (
-        np.float32(-(way[0] * light.sun[0] + way[1] * light.sun[1]) / level) for way in (eye.right, eye.ahead)
-    )
-    long = height * np.float32(min(level / max(light.sun[2], 0.05), 3.0))
-    half = np.minimum(radius, np.float32(0.42) * np.maximum(width, depth))
-    along = long + 2 * half
-    corners = _on_ground(
-        across + long / 2 * way_x, ahead + long / 2 * way_y, (2 * half * way_y, -2 * half * way_x),
-        (along * way_x, along * way_y), eye,
-    )  # fmt: skip
-    return _of_nothing(corners), sun * np.float32(_IN_SHADE * min(1.0, float(light.sun_colour[0]) * 1.8))
+    width, depth, height, _, radius, _, across, ahead = rows[3:].take(near, axis=1)
+    level = max(math.hypot(light.sun[0], light.sun[1]), 1e-3)
+    x, y = (-(way[0] * light.sun[0] + way[1] * light.sun[1]) / level for way in (eye.right, eye.ahead))
+    way, aside = np.array(((x, y), (y, -x)), np.float32)[:, :, None]
+    long = height * min(level / max(light.sun[2], 0.05), 3.0)
+    wide = 2 * np.minimum(radius, 0.42 * np.maximum(width, depth))
+    # parallelograms just above the ground, a little larger than the shadows
+    middle = np.stack((across, ahead)) + long / 2 * way
+    a, b = wide * aside * 0.58, (long + wide) * way * 0.58
+    left, right = middle - a, middle + a
+    corners = np.empty((3, 4, len(near)), np.float32)
+    corners[:2, 0], corners[:2, 1], corners[:2, 2], corners[:2, 3] = left - b, right - b, right + b, left + b
+    corners[2] = 0.015 - eye.z
+    return _of_nothing(corners), sun.take(near) * (_IN_SHADE * min(1.0, float(light.sun_colour[0]) * 1.8))
 
 
 def _of_nothing(corners: np.ndarray) -> Pieces:
@@ -268,18 +272,6 @@ def _of_nothing(corners: np.ndarray) -> Pieces:
     return Pieces(
         corners, np.zeros(count, np.int32), np.full(count, BLOB, np.int32), corners[:, 0], np.zeros(count, bool)
     )
-
-
-def _on_ground(
-    x: np.ndarray, y: np.ndarray, side: tuple[np.ndarray, np.ndarray], way: tuple[np.ndarray, np.ndarray], eye: Eye
-) -> np.ndarray:
-    """Corners, (3, 4, n), of parallelograms just above the ground around points, a little larger than these sides."""
-    corners = np.empty((3, 4, len(x)), np.float32)
-    for axis, middle in enumerate((x, y)):
-        a, b = side[axis] * np.float32(0.58), way[axis] * np.float32(0.58)
-        corners[axis] = middle - a - b, middle + a - b, middle + a + b, middle - a + b
-    corners[2] = 0.015 - eye.z
-    return corners
 
 
 def _draw(frame: Frame, found: Fragments, pieces: Pieces, light: Light) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -295,10 +287,10 @@ def _draw(frame: Frame, found: Fragments, pieces: Pieces, light: Light) -> tuple
     lit = pieces.colour.take(piece, axis=1)
     if light.dark:
         shine = ATLAS.glow.take(texel) * np.float32(light.dark / 255)
-        lit += (np.float32(1.1) - lit) * shine
+        lit += (1.1 - lit) * shine
     colour *= lit
     hazy(colour, found.depth.take(some), light)
     at, owned = found.pixel.take(some), len(solid)
     frame.put(at[:owned], colour[:, :owned])
-    frame.shows[at[:owned]] = pieces.thing.take(piece[:owned]) + np.int32(THING_0)
+    frame.shows[at[:owned]] = (pieces.thing + THING_0).take(piece[:owned])
     return at[owned:], colour[:, owned:], found.cover.take(soft)

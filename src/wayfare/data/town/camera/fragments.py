@@ -6,18 +6,19 @@ That holds for panoramas, and for pieces that reach behind the camera, too. All 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from wayfare.data.town.camera.atlas import LEVELS
 from wayfare.data.town.camera.backdrop import Frame
-from wayfare.data.town.camera.eye import NEAREST, Eye, Lens, bounded
+from wayfare.data.town.camera.eye import HALF, NEAREST, ONE, ZERO, Eye, Lens, counted
 from wayfare.data.town.camera.solids import ATLAS
+from wayfare.data.town.plane import bounded
 
-_CLIP = np.float32(0.2)  # metres ahead: where pieces that reach behind the camera are cut
-_HALF, _ONE = np.float32(0.5), np.float32(1)
-_EDGE = np.float32(0.3)  # a card's outermost columns and rows are drawn if more of them is covered
+_CLIP = 0.2  # metres ahead: where pieces that reach behind the camera are cut
+_EDGE = np.array(0.3, np.float32)  # a card's outermost columns and rows are drawn if more of them is covered
 
 
 class Pieces(NamedTuple):
@@ -29,9 +30,14 @@ class Pieces(NamedTuple):
     colour: np.ndarray  # float32 (3, n): the light that falls on them, times their own colour
     mirrored: np.ndarray  # bool (n,): seen from behind
 
-    def joined(self, other: Pieces) -> Pieces:
-        """These and others."""
-        return Pieces(*(np.concatenate(pair, -1) for pair in zip(self, other)))
+    def some(self, first: int, end: int) -> Pieces:
+        """Those from one number to another."""
+        return Pieces(*(part[..., first:end] for part in self))
+
+
+def joined(several: Sequence[Pieces]) -> Pieces:
+    """All of these, one after the other."""
+    return Pieces(*(np.concatenate(parts, -1) for parts in zip(*several)))
 
 
 class Fragments(NamedTuple):
@@ -50,12 +56,10 @@ class Fragments(NamedTuple):
 
 
 class _Forms(NamedTuple):
-    """Linear forms of a ray: (3, n) or, with a constant, (4, n) numbers for n pieces."""
+    """Linear forms of a ray: its three parts are multiplied with the numbers along the first axis, and added up."""
 
-    edges: tuple[np.ndarray, ...]  # distances from the four edges in pixels, positive inside
-    near: np.ndarray  # 1 / depth
-    u: np.ndarray  # place on the piece: this times depth, less the constant
-    v: np.ndarray
+    inside: np.ndarray  # (3, 5, n) for n pieces: distances from the four edges in pixels, positive inside; 1 / depth
+    place: np.ndarray  # (4, 2, n): u and v on the piece are this times depth, less the fourth number
 
 
 def cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -75,7 +79,7 @@ def fragments(frame: Frame, pieces: Pieces, eye: Eye) -> Fragments:
     corners = pieces.corners.take(some, axis=2)
     forms = _forms(corners, lens)
     # one entry for each row of each piece, then one for each pixel
-    row, span = _counted(r1 - r0)
+    row, span = counted(r1 - r0)
     row += r0.take(span)
     wide = (c1 - c0).take(span)
     piece = span.repeat(wide)
@@ -85,41 +89,29 @@ def fragments(frame: Frame, pieces: Pieces, eye: Eye) -> Fragments:
         column %= lens.width
     pixel = (row * lens.width).repeat(wide)
     pixel += column
-    p = lens.p.take(column)
-    q = lens.q.take(column) if lens.pano else None
-    slope = lens.slope.take(row)
-
-    def value(form: np.ndarray) -> np.ndarray:
-        by_row = form[2].take(span) * slope
-        if q is None:
-            by_row += form[1].take(span)
-        result = by_row.repeat(wide)
-        result += form[0].take(piece) * p
-        if q is not None:
-            result += form[1].take(piece) * q
-        return result
-
-    def between(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        """How much of a pixel lies between two edges."""
-        one, other = value(one), value(other)
-        one += _HALF
-        other += _HALF
-        np.minimum(one, _ONE, out=one)
-        np.minimum(other, _ONE, out=other)
-        one += other
-        one -= _ONE
-        return np.maximum(one, 0, out=one)
-
-    edges = forms.edges
-    cover = between(edges[0], edges[2])
-    cover *= between(edges[1], edges[3])
-    near = value(forms.near)
-    np.maximum(near, np.float32(1e-9), out=near)
-    depth = np.divide(_ONE, near, out=near)
+    # the forms: what depends on the row, then what depends on the column
+    form = forms.inside
+    values = form[2].take(span, axis=1) * lens.slope.take(row)
+    if not lens.pano:
+        values += form[1].take(span, axis=1)
+    values = values.repeat(wide, axis=1)
+    values += form[0].take(piece, axis=1) * lens.p.take(column)
+    if lens.pano:
+        values += form[1].take(piece, axis=1) * lens.q.take(column)
+    # how much of a pixel lies between two opposite edges, and between the other two
+    edges = values[:4]
+    edges += HALF
+    np.minimum(edges, ONE, out=edges)
+    between = edges[:2] + edges[2:]
+    between -= ONE
+    np.maximum(between, ZERO, out=between)
+    cover = between[0] * between[1]
+    depth = np.maximum(values[4], 1e-9)
+    np.divide(ONE, depth, out=depth)
     inside = np.flatnonzero((cover > 0.05) & (depth < frame.depth.take(pixel)) & (depth > NEAREST))
     piece, pixel, depth, cover = (part.take(inside) for part in (piece, pixel, depth, cover))
     texel = _texels(pieces, corners, some, forms, piece, pixel, depth, eye)
-    cover *= (ATLAS.texels.take(texel) >> np.uint32(24)) * np.float32(1 / 255)
+    cover *= ATLAS.opacity(texel)
     return Fragments(some.take(piece), pixel, depth, texel, cover)
 
 
@@ -130,27 +122,28 @@ def card_fragments(frame: Frame, cards: Pieces, eye: Eye) -> Fragments:
     depth = cards.corners[1, 0]
     some = np.flatnonzero(depth > NEAREST)
     depth = depth.take(some)
-    scale = np.float32(lens.focal) / depth
-    left, right = (across[k].take(some) * scale + np.float32(lens.width / 2) for k in (0, 1))
-    top, bottom = (np.float32(lens.height / 2) - up[k].take(some) * scale for k in (2, 0))
-    c0, r0 = np.floor(left + _EDGE), np.floor(top + _EDGE)
-    c1, r1 = np.maximum(np.ceil(right - _EDGE), c0 + _ONE), np.maximum(np.ceil(bottom - _EDGE), r0 + _ONE)
-    c0, c1 = (bounded(part, 0, lens.width).astype(np.int32) for part in (c0, c1))
-    r0, r1 = (bounded(part, 0, lens.height).astype(np.int32) for part in (r0, r1))
+    scale = lens.scale / depth
+    start = np.stack((across[0], -up[2])).take(some, axis=1) * scale + lens.middle  # column and row of the upper left
+    end = np.stack((across[1], -up[0])).take(some, axis=1) * scale + lens.middle
+    size, (left, top) = end - start, start
+    begin = np.floor(start + _EDGE)
+    end = np.maximum(np.ceil(end - _EDGE), begin + ONE)
+    limits = lens.middle * 2
+    (c0, r0), (c1, r1) = (bounded(part, ZERO, limits).astype(np.int32) for part in (begin, end))
     wide, tall = c1 - c0, (r1 - r0) * (c1 > c0)
-    offset, width, height = _sized(cards.texture.take(some), (right - left) * (bottom - top))
+    offset, width, height = _sized(cards.texture.take(some), size[0] * size[1])
     # where in the texture each column and each row of each card is
-    row, span = _counted(tall)
+    row, span = counted(tall)
     row += r0.take(span)
-    v = (row + _HALF - top.take(span)) * (height / (bottom - top)).take(span)
+    v = (row + HALF - top.take(span)) * (height / size[1]).take(span)
     texel_row = bounded(v.astype(np.int32), 0, height.take(span) - 1) * width.take(span) + offset.take(span)
-    column, card = _counted(wide)
+    column, card = counted(wide)
     column += c0.take(card)
-    u = (column + _HALF - left.take(card)) * (width / (right - left)).take(card)
+    u = (column + HALF - left.take(card)) * (width / size[0]).take(card)
     texel_column = bounded(u.astype(np.int32), 0, width.take(card) - 1)
     # one entry for each pixel
     length = wide.take(span)
-    number, line = _counted(length)
+    number, line = counted(length)
     pixel = (row * lens.width + c0.take(span)).repeat(length)
     pixel += number
     number += (np.cumsum(wide) - wide).take(span).repeat(length)
@@ -158,16 +151,7 @@ def card_fragments(frame: Frame, cards: Pieces, eye: Eye) -> Fragments:
     seen = np.flatnonzero(at_depth < frame.depth.take(pixel))
     line = line.take(seen)
     texel = texel_column.take(number.take(seen)) + texel_row.take(line)
-    cover = (ATLAS.texels.take(texel) >> np.uint32(24)) * np.float32(1 / 255)
-    return Fragments(some.take(span.take(line)), pixel.take(seen), at_depth.take(seen), texel, cover)
-
-
-def _counted(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """0, 1, ... up to each count, one after the other; and to which count each number belongs."""
-    owner = np.arange(len(counts)).repeat(counts)
-    number = np.arange(len(owner))
-    number -= (np.cumsum(counts) - counts).repeat(counts)
-    return number, owner
+    return Fragments(some.take(span.take(line)), pixel.take(seen), at_depth.take(seen), texel, ATLAS.opacity(texel))
 
 
 def _texels(
@@ -176,24 +160,22 @@ def _texels(
 ) -> np.ndarray:  # fmt: skip
     lens = eye.lens
     column = lens.column.take(pixel)
-    p, slope = lens.p.take(column), lens.slope.take(lens.row.take(pixel))
-    place = []
-    for form in (forms.u, forms.v):
-        along = form[0].take(piece) * p
-        along += form[2].take(piece) * slope
-        along += form[1].take(piece) * lens.q.take(column) if lens.pano else form[1].take(piece)
-        along *= depth
-        along -= form[3].take(piece)
-        place.append(along)
+    form = forms.place
+    place = form[0].take(piece, axis=1) * lens.p.take(column)
+    place += form[2].take(piece, axis=1) * lens.slope.take(lens.row.take(pixel))
+    ahead = form[1].take(piece, axis=1)
+    place += ahead * lens.q.take(column) if lens.pano else ahead
+    place *= depth
+    place -= form[3].take(piece, axis=1)
     u, v = place
     mirrored = pieces.mirrored.take(some)
     if mirrored.any():
         np.subtract(1, u, out=u, where=mirrored.take(piece))
     offset, width, height = _level(pieces.texture.take(some), corners, eye)
     width, height = width.take(piece), height.take(piece)
-    bounded(u, 0, np.float32(0.9999))
-    bounded(v, np.float32(0.0001), 1)
-    texel = ((1 - v) * height).astype(np.int32)
+    bounded(u, ZERO, 0.9999)
+    bounded(v, 0.0001, ONE)
+    texel = ((ONE - v) * height).astype(np.int32)
     texel *= width
     texel += (u * width).astype(np.int32)
     texel += offset.take(piece)
@@ -205,23 +187,23 @@ def _bounds(corners: np.ndarray, eye: Eye) -> tuple[np.ndarray, ...]:
     lens = eye.lens
     across, ahead, up = corners
     if lens.pano:
-        away = np.maximum(np.hypot(across, ahead), np.float32(0.05))
+        away = np.maximum(np.hypot(across, ahead), 0.05)
         column = eye.columns(across, ahead)
-        half = np.float32(lens.width / 2)
-        column = column[0] + (column - column[0] + half) % np.float32(lens.width) - half
+        half = lens.width / 2
+        column = column[0] + (column - column[0] + half) % lens.width - half
         # an edge that is straight in the world bends away from the horizon between its ends
-        nearest = np.minimum(away.min(0), np.hypot(across.mean(0), ahead.mean(0))) * np.float32(0.9)
-        row = eye.rows(np.concatenate((up / np.maximum(nearest, np.float32(0.05)), up / away)))
-        c0, c1 = np.floor(column.min(0) - _HALF), np.ceil(column.max(0) + _HALF)
+        nearest = np.minimum(away.min(0), np.hypot(across.mean(0), ahead.mean(0))) * 0.9
+        row = eye.rows(np.concatenate((up / np.maximum(nearest, 0.05), up / away)))
+        c0, c1 = np.floor(column.min(0) - HALF), np.ceil(column.max(0) + HALF)
         around = c1 - c0 > lens.width * 0.6
         c0, c1 = np.where(around, 0, c0), np.where(around, lens.width, c1)
     else:
         across, ahead, up = _clipped(across, ahead, up)
         column, row = eye.columns(across, ahead), eye.rows(up / ahead)
-        c0, c1 = np.floor(column.min(0) - _HALF), np.ceil(column.max(0) + _HALF)
-        c0, c1 = bounded(c0, 0, lens.width), bounded(c1, 0, lens.width)
-    r0, r1 = np.floor(row.min(0) - _HALF), np.ceil(row.max(0) + _HALF)
-    r0, r1 = bounded(r0, 0, lens.height), bounded(r1, 0, lens.height)
+        c0, c1 = np.floor(column.min(0) - HALF), np.ceil(column.max(0) + HALF)
+        c0, c1 = bounded(c0, ZERO, lens.width), bounded(c1, ZERO, lens.width)
+    r0, r1 = np.floor(row.min(0) - HALF), np.ceil(row.max(0) + HALF)
+    r0, r1 = bounded(r0, ZERO, lens.height), bounded(r1, ZERO, lens.height)
     return tuple(part.astype(np.int32) for part in (c0, c1, r0, r1))
 
 
@@ -232,50 +214,50 @@ def _clipped(across: np.ndarray, ahead: np.ndarray, up: np.ndarray) -> tuple[np.
         return across, ahead, up
     after = [np.roll(part, -1, 0) for part in (across, ahead, up)]
     crossing = behind != np.roll(behind, -1, 0)
-    share = np.where(crossing, (_CLIP - ahead) / np.where(crossing, after[1] - ahead, _ONE), 0)
+    share = np.where(crossing, (_CLIP - ahead) / np.where(crossing, after[1] - ahead, ONE), 0)
     cuts = [part + (other - part) * share for part, other in zip((across, ahead, up), after)]
     keep = ~np.concatenate((behind, ~crossing))
     points = [np.concatenate(pair) for pair in zip((across, ahead, up), cuts)]
     first, number = keep.argmax(0), np.arange(keep.shape[1])
     gone = ~keep.any(0)
     across, ahead, up = (np.where(keep, part, part[first, number]) for part in points)
-    return np.where(gone, np.float32(1e5), across), np.where(gone, _ONE, np.maximum(ahead, _CLIP)), up
+    return np.where(gone, 1e5, across), np.where(gone, ONE, np.maximum(ahead, _CLIP)), up
 
 
 def _forms(corners: np.ndarray, lens: Lens) -> _Forms:
     edges = cross(corners[:, (1, 2, 3, 0)], corners)
     if lens.pano:
         middle = corners.mean(1)
-        p, q, s = middle / np.maximum(np.hypot(middle[0], middle[1]), np.float32(0.05))
-        by_column = (edges[0] * q - edges[1] * p) * np.float32(2 * np.pi / lens.width)
-        by_row = edges[2] * (1 + s * s) * np.float32(np.pi / lens.height)
+        p, q, s = middle / np.maximum(np.hypot(middle[0], middle[1]), 0.05)
+        by_column = (edges[0] * q - edges[1] * p) * (2 * np.pi / lens.width)
+        by_row = edges[2] * (1 + s * s) * (np.pi / lens.height)
     else:
-        by_column, by_row = edges[0] * np.float32(1 / lens.focal), edges[2] * np.float32(1 / lens.focal)
-    edges /= np.maximum(np.sqrt(by_column * by_column + by_row * by_row), np.float32(1e-12))
+        by_column, by_row = edges[::2] * (1 / lens.focal)
+    edges /= np.maximum(np.sqrt(by_column * by_column + by_row * by_row), 1e-12)
     first = corners[:, 0]
     right, up = corners[:, 1] - first, corners[:, 3] - first
     normal = cross(right, up)
-    size = np.maximum((normal * normal).sum(0), np.float32(1e-12))
-    forms = []
-    for form in (cross(up, normal), cross(normal, right)):
-        form /= size
-        forms.append(np.concatenate((form, (form * first).sum(0)[None])))
+    size = np.maximum((normal * normal).sum(0), 1e-12)
+    place = np.empty((4, 2, len(size)), np.float32)
+    place[:3, 0], place[:3, 1] = cross(up, normal), cross(normal, right)
+    place[:3] /= size
+    place[3] = (place[:3] * first[:, None]).sum(0)
     plane = (normal * first).sum(0)
-    return _Forms(tuple(edges[:, k] for k in range(4)), normal / np.where(plane == 0, np.float32(1e-9), plane), *forms)
+    plane[plane == 0] = 1e-9
+    return _Forms(np.concatenate((edges, (normal / plane)[:, None]), 1), place)
 
 
 def _level(texture: np.ndarray, corners: np.ndarray, eye: Eye) -> np.ndarray:
     """Of each piece's texture the version whose texels are about as large as pixels: offset, width, height."""
     across, ahead = corners[0, 0] + corners[0, 2], corners[1, 0] + corners[1, 2]
-    depth = np.maximum(np.sqrt(across * across + ahead * ahead) / 2, np.float32(NEAREST))
+    depth = np.maximum(np.sqrt(across * across + ahead * ahead) / 2, NEAREST)
     right, up = corners[:, 1] - corners[:, 0], corners[:, 3] - corners[:, 0]
-    area = np.sqrt((right * right).sum(0) * (up * up).sum(0)) * np.float32(eye.lens.focal**2) / (depth * depth)
+    area = np.sqrt((right * right).sum(0) * (up * up).sum(0)) * (eye.lens.focal**2) / (depth * depth)
     return _sized(texture, area)
 
 
 def _sized(texture: np.ndarray, area: np.ndarray) -> np.ndarray:
     """Offset, width and height of textures as they are drawn on so many pixels."""
-    full = ATLAS.levels[texture, 0]
-    texels = (full[:, 1] * full[:, 2]).astype(np.float32) / np.maximum(area, np.float32(0.05))
-    level = np.log2(bounded(texels * np.float32(1.2), 1, np.float32(4.0 ** (LEVELS - 0.6)))) * _HALF
-    return np.ascontiguousarray(ATLAS.levels[texture, level.astype(np.int32)].T)
+    texels = ATLAS.sizes.take(texture) / np.maximum(area, 0.05)
+    level = np.log2(bounded(texels * 1.2, ONE, 4.0 ** (LEVELS - 0.6))) * HALF
+    return ATLAS.levels.take(level.astype(np.int32) + texture * LEVELS, axis=1)

@@ -14,6 +14,7 @@ import numpy as np
 
 from wayfare.core.seeds import rng_for
 from wayfare.data.town.model import Camera, Shot
+from wayfare.data.town.plane import bounded
 
 # By the sun's elevation in degrees: light from the sun, light from the sky, the sky's zenith and its horizon
 _ELEVATIONS = (-14.0, -6.0, -1.0, 4.0, 12.0, 35.0, 90.0)
@@ -65,6 +66,8 @@ class Light(NamedTuple):
     zenith: np.ndarray
     horizon: np.ndarray
     haze: np.ndarray  # the colour of the air
+    clouds: np.ndarray
+    hills: np.ndarray
     thickness: float  # of the air per metre
     cover: float
     dark: float  # 0 by day, 1 at night: lamps and windows are lit
@@ -95,14 +98,14 @@ def light_for(latitude: float, shot: Shot) -> Light:
 def _light(elevation: float, heading: float, weather: str) -> Light:
     air = _AIR[weather]
     sun, ambient, zenith, horizon = (_mix(elevation, table) for table in (_SUN, _AMBIENT, _ZENITH, _HORIZON))
-    grey = np.float32(0.5) * (zenith + horizon)
+    grey = 0.5 * (zenith + horizon)
     grey = np.float32(0.3 * grey[0] + 0.5 * grey[1] + 0.2 * grey[2]) * np.array([0.97, 1.0, 1.04], np.float32)
     dim = {"rain": 0.78, "cloudy": 0.95}.get(weather, 1.0)
-    zenith += (grey * np.float32(0.86 * dim) - zenith) * np.float32(air.grey)
-    horizon += (grey * np.float32(1.12 * dim) - horizon) * np.float32(air.grey)
-    haze = horizon * np.float32(0.8) + zenith * np.float32(0.2)
+    zenith += (grey * (0.86 * dim) - zenith) * air.grey
+    horizon += (grey * (1.12 * dim) - horizon) * air.grey
+    haze = horizon * 0.8 + zenith * 0.2
     if weather == "fog":
-        zenith = haze * np.float32(0.97)
+        zenith = haze * 0.97
         horizon = haze
     dark = min(1.0, max(0.0, (2.0 - elevation) / 8))
     if elevation < -5:  # the moon stands opposite, and gives a little
@@ -116,9 +119,16 @@ def _light(elevation: float, heading: float, weather: str) -> Light:
         math.cos(math.radians(heading)) * level,
         math.sin(math.radians(up)),
     )
+    sun, ambient = sun * air.sun, ambient * air.ambient
+    clouds = ambient * 0.85 + sun * 0.75 + horizon * 0.28
+    if weather == "snow":
+        hills = np.array([0.6, 0.62, 0.66], np.float32) * ambient
+    else:
+        hills = np.array([0.30, 0.36, 0.26], np.float32) * (ambient + sun * 0.4)
+    hills = haze + (hills - haze) * math.exp(-700 / air.sight)
     return Light(
-        direction, sun * np.float32(air.sun), ambient * np.float32(air.ambient), zenith, horizon, haze,
-        1 / air.sight, air.cover, dark, weather == "rain", weather == "snow",
+        direction, sun, ambient, zenith, horizon, haze, clouds, hills, 1 / air.sight, air.cover, dark,
+        weather == "rain", weather == "snow",
     )  # fmt: skip
 
 
@@ -135,18 +145,15 @@ def develop(light: np.ndarray, camera: Camera, dark: float, height: int, width: 
     steps = 4096
     table = _response(camera.gain, camera.gamma, steps)
     light *= _vignette(camera.vignette, steps / 2, height, width)
-    np.minimum(light, steps - 1, out=light)
-    index = light.astype(np.int32)
+    index = light.astype(np.intp)
     starts = [seed >> shift & 0xFFFF for shift in (0, 16, 32)]
-    strength = np.float32(camera.noise * (1 + dark))
+    strength = np.array(camera.noise * (1 + dark), np.float32)
     picture = np.empty((height * width, 3), np.uint8)
     bank = _noise(height * width)
     for channel in range(3):
-        value = table[channel].take(index[channel])
+        value = table[channel].take(index[channel], mode="clip")
         value += bank[starts[channel] : starts[channel] + height * width] * strength
-        np.maximum(value, 0, out=value)
-        np.minimum(value, 255, out=value)
-        picture[:, channel] = value
+        picture[:, channel] = bounded(value, 0, 255)
     return picture.reshape(height, width, 3)
 
 

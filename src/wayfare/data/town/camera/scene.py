@@ -21,6 +21,7 @@ BORDER, MARGIN, SHADE, MARK = 4, 5, 13, 18  # the bits where they begin; the sur
 SMOOTH = 0.8  # metres over which borders are smoothed
 COARSE = 0.5  # metres: cells of heights and of lamplight
 PAD = 128  # coarse cells around the city, so that looking towards the sun never leaves the array
+BEYOND = 8  # coarse cells around the city that are looked at; what is farther away counts as there
 HILLS = 1440  # directions in which the hills' height is known
 
 
@@ -35,9 +36,11 @@ class Scene:
     marks: np.ndarray  # float32 (M, 9): what is painted on the ground, see _paint
     heights: np.ndarray  # int16, COARSE cells with PAD around: how high the buildings are, decimetres
     highest: int  # the highest of heights
+    ground_limits: np.ndarray  # int32 (2, 1): the last column and row of the ground
+    coarse_limits: np.ndarray  # int32 (2, 1): so many columns and rows of COARSE cells are looked at
     lamps: np.ndarray  # uint8, like heights: light from street lamps
     hills: np.ndarray  # float32 (HILLS + 1,): their slope above the horizon, by direction
-    things: np.ndarray  # float32 (9, T), as of thing_rows
+    things: np.ndarray  # float32 (11, T), as of thing_rows
 
 
 _SCENES: OrderedDict[tuple[str, int], Scene] = OrderedDict()
@@ -64,19 +67,22 @@ def _prepare(city: City) -> Scene:
     styles = [style(district.style, district.name) for district in city.districts]
     looks = facades(walls, city.wall_look, styles, city.wall_district)
     heights = _heights(city)
+    cells = np.array(city.ground.shape[::-1], np.int32)[:, None] - 1
+    limits = np.array(heights.shape[::-1], np.int32)[:, None] - (2 * PAD - 2 * BEYOND)
     return Scene(
         city, np.ascontiguousarray(rows, np.float32), looks, *_ground(city, heights), heights,
-        int(heights.max(initial=0)), _lamplight(city, heights.shape), _hills(city.seed), thing_rows(city.things),
+        int(heights.max(initial=0)), cells, limits, _lamplight(city, heights.shape), _hills(city.seed),
+        thing_rows(city.things),
     )  # fmt: skip
 
 
 def thing_rows(things: tuple[Thing, ...]) -> np.ndarray:
-    """Where things are and how large, float32 (9, T): x, y, z, width, depth, height, heading, radius on the ground,
-    and the side of a square that is as large as what is seen of the thing."""
-    rows = np.empty((9, len(things)), np.float32)
+    """Where things are and how large, float32 (11, T): x, y, z, width, depth, height, heading, radius on the ground,
+    the side of a square that is as large as what is seen of the thing; and, for Eye.place, right and ahead of it."""
+    rows = np.empty((11, len(things)), np.float32)
     if things:
         rows[:7] = np.array([thing[2:9] for thing in things], np.float32).T
-    _, _, _, width, depth, height, _, radius, side = rows
+    _, _, _, width, depth, height, _, radius, side, _, _ = rows
     radius[:] = np.hypot(width, depth) / 2
     side[:] = np.sqrt(np.maximum(width, depth) * height)
     return rows

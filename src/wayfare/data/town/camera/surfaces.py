@@ -30,14 +30,17 @@ _SNOW = (236, 240, 246)
 
 @lru_cache(maxsize=48)
 def ground_tiles(season: str, snow: bool, wet: bool, stones: int) -> tuple[Tiles, np.ndarray]:
-    """Textures of all SURFACES, in their order, and their mean colours from afar; `stones` chooses a city's paving."""
+    """Textures of all SURFACES, in their order; `stones` chooses a city's paving. And their mean colours from afar,
+    float32 (3, 256): where a pixel shows two of them, a and b, that is column 16 a + b."""
     rng = rng_for("ground", season, stones)
     tiles = Tiles(SIDE)
     tiles.add([_finish(name, _draw(name, season, stones, rng), snow, wet, rng) for name in SURFACES])
     palette = channels(tiles.texels[tiles.offsets[-1] :: tiles.stride].copy())[:3]
     crossing = palette[:, GROUND.index("crossing")]
     crossing += (np.array(PAINT, np.float32) / 255 - crossing) * np.float32(0.5)
-    return tiles, palette
+    means = np.zeros((3, 16), np.float32)
+    means[:, : len(SURFACES)] = palette
+    return tiles, ((means[:, :, None] + means[:, None]) * np.float32(0.5)).reshape(3, 256)
 
 
 def _draw(name: str, season: str, stones: int, rng: np.random.Generator) -> np.ndarray:

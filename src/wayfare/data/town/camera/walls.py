@@ -10,13 +10,34 @@ import numpy as np
 from wayfare.data.town.camera import bays
 from wayfare.data.town.camera import facades as houses
 from wayfare.data.town.camera.atlas import channels
-from wayfare.data.town.camera.backdrop import HOUSE_0, LAMP, THING_0, Frame, coarse_at, hazy, shadow_top
-from wayfare.data.town.camera.eye import FAR, NEAREST, Eye, bounded
+from wayfare.data.town.camera.backdrop import (
+    HOUSE_0,
+    LAMP,
+    THING_0,
+    Frame,
+    coarse_at,
+    hazy,
+    lamplight,
+    shadow_top,
+)
+from wayfare.data.town.camera.eye import (
+    FAR,
+    HALF,
+    NEAREST,
+    ONE,
+    ZERO,
+    Eye,
+    counted,
+    share,
+)
 from wayfare.data.town.camera.light import Light
 from wayfare.data.town.camera.scene import Scene
+from wayfare.data.town.plane import bounded
 
 RANGE = 220.0  # metres: farther houses are not seen
 LAYERS = 12  # walls in one column that are looked at
+_BEHIND = 1e-3  # metres ahead: what is less counts as behind the camera
+_MARGIN = np.array([[-1], [1]], np.float32)  # pixels by which a wall is looked for to its left and right
 _WINDOW = np.array([1.0, 0.8, 0.48], np.float32)[:, None]  # light from windows
 
 
@@ -32,85 +53,104 @@ class Strips:
     edge: np.ndarray  # the height of the upper edge in the picture, in rows
     place: np.ndarray  # that of the wall among `near`
     near: np.ndarray  # the walls that could be in view
-    of_pixel: np.ndarray  # int32 (height, width): which strip; their number where there is none
+    of_pixel: np.ndarray  # intp (height, width): which strip; their number where there is none
     pixel_depth: np.ndarray  # float32 (height, width): FAR where there is none
 
 
 def cast(scene: Scene, eye: Eye) -> Strips:
     """Find what is seen of the walls."""
     lens = eye.lens
-    near, depth, share, turn = _cross(scene, eye)
-    layers = min(LAYERS, int(np.count_nonzero(depth < FAR, axis=1).max())) if len(near) else 0
-    if layers == 0:
-        none, size = np.zeros(0, np.float32), (lens.height, lens.width)
-        no_number = none.astype(np.intp)
-        blank = np.zeros(size, np.int32), np.full(size, FAR, np.float32)
-        return Strips(no_number, no_number, none, none, none, none, no_number, no_number, *blank)
-    order = np.argsort(depth, axis=1)[:, :layers]
-    order += (np.arange(lens.width) * len(near))[:, None]
-    depth, share, turn = depth.take(order), share.take(order), turn.take(order)
-    place = order % len(near)
+    near, place, column, depth, along, turn = _cross(scene, eye)
+    # in each column from near to far: numbers from 0 up are ordered like their bits
+    order = (column << 32 | depth.view(np.int32)).argsort(kind="stable")
+    column = column.take(order)
+    count = np.bincount(column, minlength=lens.width)
+    rank = np.arange(len(order)) - (np.cumsum(count) - count).take(column)
+    if len(order) and count.max() > LAYERS:
+        kept = np.flatnonzero(rank < LAYERS)
+        order, column, rank = order.take(kept), column.take(kept), rank.take(kept)
+    place, depth, along, turn = (part.take(order) for part in (place, depth, along, turn))
     wall = near.take(place)
     looks = scene.facades
-    period = (share * looks.periods.take(wall)) % 1
+    period = (along * looks.periods.take(wall)) % ONE
     step = bounded((period * houses.STEPS).astype(np.int32), 0, houses.STEPS - 1)
-    drop = houses.tops().take(looks.top.take(wall) * np.int32(houses.STEPS) + step)
-    rise = (scene.walls[4].take(wall) - drop - np.float32(eye.z)) / depth
-    rise[depth >= FAR] = -1e4
-    edge = eye.rows(np.maximum.accumulate(rise, axis=1))
-    first = bounded(np.ceil(edge - np.float32(0.5)), 0, lens.height).astype(np.int32)
+    drop = houses.tops().take(looks.top.take(wall) * houses.STEPS + step)
+    rise = np.full((lens.width, LAYERS), -1e4, np.float32)
+    at = column * LAYERS + rank
+    rise.reshape(-1)[at] = (scene.walls[4].take(wall) - drop - eye.z) / depth
+    edge = eye.rows(np.maximum.accumulate(rise, axis=1).take(at))
+    first = bounded(np.ceil(edge - HALF), 0, lens.height).astype(np.int32)
     shown = first < lens.height
-    shown[:, 1:] &= first[:, 1:] < first[:, :-1]
+    shown[1:] &= (first[1:] < first[:-1]) | (rank[1:] == 0)
     strip = np.flatnonzero(shown)
-    column = strip // layers
-    wall, place, depth, first = wall.take(strip), place.take(strip), depth.take(strip), first.take(strip)
+    wall, place, column, depth, first = (part.take(strip) for part in (wall, place, column, depth, first))
     facing = -turn.take(strip) / (scene.walls[5].take(wall) * lens.flat.take(column))
     of_pixel, pixel_depth = _pixels(eye, column, first, depth)
-    return Strips(wall, column, depth, share.take(strip), facing, edge.take(strip), place, near, of_pixel, pixel_depth)
+    return Strips(wall, column, depth, along.take(strip), facing, edge.take(strip), place, near, of_pixel, pixel_depth)
 
 
 def _cross(scene: Scene, eye: Eye) -> tuple[np.ndarray, ...]:
-    """The walls that can be in view; and for each column and each of them the depth, where on the wall, the turn."""
-    x, y, along_x, along_y, _, _ = scene.walls
-    x, y = x - np.float32(eye.x), y - np.float32(eye.y)
-    cross = x * along_y - y * along_x  # negative where the eye is on the outer side
-    a0, d0 = eye.turned(x, y)
-    da, dd = eye.turned(along_x, along_y)
-    a1, d1 = a0 + da, d0 + dd
-    if eye.lens.pano:
-        seen = (cross < 0) & (np.minimum(a0 * a0 + d0 * d0, a1 * a1 + d1 * d1) < RANGE * RANGE)
+    """The walls that can be in view; and wherever a column's ray meets one of them: the wall's place among these, the
+    column, the depth, where on the wall, the turn."""
+    lens = eye.lens
+    starts, along = scene.walls[:2] - eye.here, scene.walls[2:4]
+    cross = starts[0] * along[1] - starts[1] * along[0]  # negative where the eye is on the outer side
+    first = eye.turned(starts)
+    ends = np.stack((first, first + eye.turned(along)), 1)  # right, ahead; of both ends
+    if lens.pano:
+        seen = (cross < 0) & ((ends * ends).sum(0).min(0) < RANGE * RANGE)
     else:
-        side = np.float32(-eye.lens.p[0] * 1.02)
-        seen = (cross < 0) & (np.minimum(d0, d1) < RANGE) & (np.maximum(d0, d1) > NEAREST)
-        seen &= ((a0 < side * d0) | (a1 < side * d1)) & ((-a0 < side * d0) | (-a1 < side * d1))
+        right, ahead = ends
+        sides = ahead * (-lens.p[0] * 1.02)
+        seen = (cross < 0) & (ahead.min(0) < RANGE) & (ahead.max(0) > NEAREST)
+        seen &= (right < sides).any(0) & (-right < sides).any(0)
     near = np.flatnonzero(seen)
-    x, y, along_x, along_y, cross = (part.take(near) for part in (x, y, along_x, along_y, cross))
-    east, north = eye.east[:, None], eye.north[:, None]
+    right, ahead = ends.take(near, axis=2)
+    if lens.pano:
+        bounds = np.floor(eye.columns(right, ahead)).astype(np.intp)
+        wide = (bounds[1] - bounds[0]) % lens.width + 3
+    else:  # an end behind the camera is beyond the picture's edge
+        bounds = eye.columns(right, np.maximum(ahead, _BEHIND))
+        bounds = np.where(ahead > _BEHIND, bounds, ((0,), (lens.width,))) + _MARGIN
+        bounds = bounded(bounds, 0, lens.width).astype(np.intp)
+        wide = np.maximum(bounds[1] - bounds[0], 0)
+    column, place = counted(wide)
+    column += (bounds[0] - lens.pano).take(place)
+    if lens.pano:
+        column %= lens.width
+    x, y = starts.take(near, axis=1).take(place, axis=1)
+    along_x, along_y = along.take(near, axis=1).take(place, axis=1)
+    cross = cross.take(near).take(place)
+    east, north = eye.rays.take(column, axis=1)
     turn = east * along_y
     turn -= north * along_x
-    np.minimum(turn, np.float32(-1e-6), out=turn)  # what is not turned to the ray gets far away
+    np.minimum(turn, -1e-6, out=turn)  # what is not turned to the ray gets far away
     depth = cross / turn
-    share = north * x
-    share -= east * y
-    share /= turn
-    missed = (share < 0) | (share >= 1) | (depth < NEAREST)
-    depth[missed] = FAR
-    return near, depth, share, turn
+    where = north * x
+    where -= east * y
+    where /= turn
+    met = np.flatnonzero((where >= 0) & (where < 1) & (depth >= NEAREST) & (depth < FAR))
+    return near, *(part.take(met) for part in (place, column, depth, where, turn))
 
 
 def _pixels(eye: Eye, column: np.ndarray, first: np.ndarray, depth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Which strip each pixel looks at, and its depth. Within a column strips are ordered from near to far.
 
-    In the row where a strip begins, it takes over from the next farther one, whose number is one higher.
+    Each reaches from its first row down to that of the nearer one before it; above the farthest there is none.
     """
     height, width = eye.lens.height, eye.lens.width
     count = len(column)
-    last = np.searchsorted(column, np.arange(width), side="right").astype(np.int32)
-    steps = np.bincount(first * width + column, minlength=(height + 1) * width)
-    steps = steps[: height * width].reshape(height, width).astype(np.int16)
-    begun = np.cumsum(steps, axis=0, dtype=np.int16)
-    strip = np.where(begun > 0, last - begun, np.int32(count))
-    return strip, np.append(depth, FAR).take(strip)
+    at = np.arange(count) + column  # with one entry more for each column: that of no strip
+    strip = np.full(count + width, count)
+    strip[at] = np.arange(count)
+    begins, ends = np.zeros((2, count + width), np.intp)
+    begins[at] = first
+    ends[1:] = begins[:-1]
+    ends[0] = ends[1:][strip[:-1] == count] = height  # of the nearest strip in each column
+    # np.repeat goes down the columns, the last one first
+    by_column = strip[::-1].repeat((ends - begins)[::-1]).reshape(width, height)
+    of_pixel = np.ascontiguousarray(by_column[::-1].T)
+    return of_pixel, np.append(depth, FAR).take(of_pixel)
 
 
 def paint_walls(frame: Frame, at: np.ndarray, strips: Strips, scene: Scene, eye: Eye, light: Light) -> None:
@@ -119,46 +159,45 @@ def paint_walls(frame: Frame, at: np.ndarray, strips: Strips, scene: Scene, eye:
         return
     tiles = houses.TILES
     numbers, counts = _per_strip(strips, scene, eye, light)
-    strip = strips.of_pixel.reshape(-1).take(at).astype(np.intp)
+    strip = strips.of_pixel.reshape(-1).take(at)
     row = eye.lens.row.take(at)
-    ground, per_ground, per_storey, storeys, roof, per_roof = (part.take(strip) for part in numbers[:6])
-    depth, side, sun, top, lamp = (part.take(strip) for part in numbers[9:])
-    low_tile, roof_tile, upper_tile, hashed = (part.take(strip) for part in counts)
-    z = np.float32(eye.z) + depth * eye.lens.slope.take(row)
+    ground, per_ground, per_storey, storeys, roof, per_roof = numbers[:6].take(strip, axis=1)
+    depth, side, sun, top, lamp = numbers[9:].take(strip, axis=1)
+    low_tile, roof_tile, upper_tile, hashed = counts.take(strip, axis=1)
+    z = eye.z + depth * eye.lens.slope.take(row)
     storey = (z - ground) * per_storey
     whole = np.floor(storey)
     bounded(whole, 0, storeys)
     up = storey - whole
-    mixed = (hashed + whole.astype(np.int32) * np.int32(0x3C6EF35F)) * np.int32(0x5BD1E995)
-    texel = upper_tile + ((((mixed >> 16) & 0x7FFF) * np.int32(bays.DOOR)) >> 15) * np.int32(tiles.stride)
+    mixed = (hashed + whole.astype(np.int32) * 0x3C6EF35F) * 0x5BD1E995
+    texel = upper_tile + ((((mixed >> 16) & 0x7FFF) * bays.DOOR) >> 15) * tiles.stride
     low, high = z < ground, z >= roof
     np.copyto(up, z * per_ground, where=low)
     np.copyto(up, (z - roof) * per_roof, where=high)
     np.copyto(texel, low_tile, where=low)
     np.copyto(texel, roof_tile, where=high)
-    down = bounded((1 - up) * side, 0, side - 1).astype(np.int32)
+    down = bounded((ONE - up) * side, ZERO, side - ONE).astype(np.int32)
     texel += down * side.astype(np.int32)
     colour = channels(tiles.texels.take(texel))
     painted = colour[3]
-    sun *= 1 - bounded((top - z) * np.float32(2), 0, 1)
-    soft = np.minimum(np.float32(0.82) + z * np.float32(0.05), 1)  # less light reaches the foot of a wall
+    sun *= ONE - share((top - z) * 2)
+    soft = np.minimum(z * 0.05 + 0.82, ONE)  # less light reaches the foot of a wall
     glow = None
     if light.dark:
-        lamp *= np.maximum(1 - z * np.float32(0.1), 0)
+        lamp *= np.maximum(1 - z * 0.1, 0)
         on = ((mixed >> 8) & 0xFF) < np.where(low, 200, 100)
         glow = tiles.glow.take(texel) * on * np.float32(light.dark * 0.8 / 255)
-    for channel in range(3):
-        plane = colour[channel]
-        plane *= 1 + painted * (numbers[6 + channel].take(strip) - 1)
-        lit = soft * light.ambient[channel]
-        lit += sun * light.sun_colour[channel]
-        if glow is not None:
-            lit += lamp * LAMP[channel]
-        plane *= lit
-        if glow is not None:
-            plane += glow * _WINDOW[channel]
-    frame.put(at, hazy(colour[:3], depth, light))
-    frame.shows[at] = strips.place.take(strip) + np.int32(HOUSE_0)
+    colour = colour[:3]
+    colour *= ONE + painted * (numbers[6:9] - ONE).take(strip, axis=1)
+    lit = soft * light.ambient[:, None]
+    lit += sun * light.sun_colour[:, None]
+    if glow is not None:
+        lit += lamp * LAMP
+    colour *= lit
+    if glow is not None:
+        colour += glow * _WINDOW
+    frame.put(at, hazy(colour, depth, light))
+    frame.shows[at] = (strips.place + HOUSE_0).take(strip)
 
 
 def _per_strip(strips: Strips, scene: Scene, eye: Eye, light: Light) -> tuple[np.ndarray, np.ndarray]:
@@ -167,36 +206,27 @@ def _per_strip(strips: Strips, scene: Scene, eye: Eye, light: Light) -> tuple[np
     wall, depth, along = strips.wall, strips.depth, strips.along
     sizes = looks.sizes.take(wall, axis=1)
     per_storey, count, normal_x, normal_y = sizes[2], sizes[9], sizes[10], sizes[11]
+    texels = depth * per_storey / np.sqrt(np.maximum(strips.facing, 0.05)) * (0.8 * bays.SIDE / eye.lens.focal)
+    level = np.log2(bounded(texels, ONE, bays.SIDE)).astype(np.int32)
+    side = bays.SIDE >> level
     bay = along * count
-    which = np.floor(bay)
-    texels = depth * per_storey / np.sqrt(np.maximum(strips.facing, np.float32(0.05)))
-    level = np.log2(bounded(texels * np.float32(0.8 * bays.SIDE / eye.lens.focal), 1, bays.SIDE)).astype(np.int32)
-    side = np.int32(bays.SIDE) >> level
-    stride = np.int32(tiles.stride)
-    base = looks.tile.take(wall) * stride + tiles.offsets.take(level)
-    seed = looks.hash.take(wall)
-    hashed = seed + which.astype(np.int64) * 0x9E3779B1
-    spread = ((hashed & 0xFFFFFFFF) * 0x85EB >> 13) & 0xFFFF
-    low = np.where(looks.shop.take(wall), bays.SHOP + spread % 3, bays.LOW + spread % 2)
-    low[(which == np.floor(count / 2)) & (count > 1)] = bays.DOOR
-    within = np.minimum(((bay - which) * side).astype(np.int32), side - 1)
-    period = (along * looks.periods.take(wall)) % 1
-    counts = np.empty((4, len(wall)), np.int32)
-    counts[0] = base + low * stride + within
-    counts[1] = base + (bays.ROOF + (seed & 1)) * stride + np.minimum((period * side).astype(np.int32), side - 1)
-    counts[2] = base + np.int32(bays.UPPER) * stride + within
-    counts[3] = hashed & 0x7FFFFFFF
-    x = np.float32(eye.x) + eye.east.take(strips.column) * depth + normal_x * np.float32(1.2)
-    y = np.float32(eye.y) + eye.north.take(strips.column) * depth + normal_y * np.float32(1.2)
-    coarse = coarse_at(scene, x, y)
+    which = np.minimum(np.floor(bay), count - ONE)
+    parts = np.stack((bay - which, (along * looks.periods.take(wall)) % ONE))
+    within, in_period = np.minimum((parts * side).astype(np.int32), side - 1)
+    low, hashed = looks.bays.take(looks.first_bay.take(wall) + which.astype(np.intp), axis=1)
+    base = looks.tile.take(wall) + tiles.offsets.take(level)
+    upper = base + within  # the tiles of upper storeys come first
+    counts = np.stack((upper + low, base + looks.roof.take(wall) + in_period, upper, hashed))
+    places = eye.here + eye.rays.take(strips.column, axis=1) * depth + sizes[10:] * 1.2
+    coarse = coarse_at(scene, places)
     top = shadow_top(scene, coarse, light)
     numbers = np.empty((14, len(wall)), np.float32)
     numbers[:9] = sizes[:9]
     numbers[9] = depth
     numbers[10] = side
-    numbers[11] = np.maximum(normal_x * np.float32(light.sun[0]) + normal_y * np.float32(light.sun[1]), 0)
+    numbers[11] = np.maximum(normal_x * light.sun[0] + normal_y * light.sun[1], ZERO)
     numbers[12] = -1 if top is None else top
-    numbers[13] = scene.lamps.reshape(-1).take(coarse) * np.float32(light.dark * 0.8 / 255)
+    numbers[13] = lamplight(scene, coarse, light.dark * 0.8)
     return numbers, counts
 
 
@@ -208,7 +238,9 @@ def smooth_tops(frame: Frame, strips: Strips, eye: Eye) -> None:
     inside = inside[frame.shows.take(row.take(inside) * width + strips.column.take(inside)) < THING_0]
     row = row.take(inside)
     at = row * width + strips.column.take(inside)
-    share = (row + 1) - strips.edge.take(inside)
-    for plane in frame.light:
-        above, below = plane.take(at - width), plane.take(at + width)
-        plane[at] = above + (below - above) * share
+    part = (row + 1) - strips.edge.take(inside)
+    above, below = frame.light.take(at - width, axis=1), frame.light.take(at + width, axis=1)
+    below -= above
+    below *= part
+    above += below
+    frame.put(at, above)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from wayfare.data.town.camera.backdrop import GROUND_0, HOUSE_0, LAMP, Frame
-from wayfare.data.town.camera.eye import NEAREST, Eye, bounded
+from wayfare.data.town.camera.eye import NEAREST, Eye
 from wayfare.data.town.camera.light import Light
 from wayfare.data.town.model import GROUND, Thing
+from wayfare.data.town.plane import bounded
 
 _MIRRORS = np.zeros(HOUSE_0, np.float32)  # how much of what is above each surface is seen in it
 _MIRRORS[GROUND_0 + GROUND.index("water")] = 0.62
@@ -34,12 +36,14 @@ def reflect(frame: Frame, eye: Eye, light: Light) -> None:
     at += (lens.height - half) * lens.width
     row, column = lens.row.take(at), lens.column.take(at)
     below = np.minimum(-lens.slope.take(row), 1)
-    share *= np.float32(1) - np.float32(0.75) * below
+    share *= 1 - 0.75 * below
     wave = np.sin(row * np.float32(2.1) + column * np.float32(0.37)) * np.float32(1.4 * lens.width / 128)
     mirrored = (lens.height - 1 - row) * lens.width + bounded(column + wave.astype(np.int32), 0, lens.width - 1)
-    for plane in frame.light:
-        here = plane.take(at)
-        plane[at] = here + (plane.take(mirrored) - here) * share
+    here, there = frame.light.take(at, axis=1), frame.light.take(mirrored, axis=1)
+    there -= here
+    there *= share
+    here += there
+    frame.put(at, here)
 
 
 def add_halos(frame: Frame, things: Sequence[Thing], rows: np.ndarray, eye: Eye, light: Light) -> None:
@@ -50,16 +54,15 @@ def add_halos(frame: Frame, things: Sequence[Thing], rows: np.ndarray, eye: Eye,
     lamps = [k for k, thing in enumerate(things) if thing.kind == "street lamp"]
     if not lamps:
         return
-    x, y, z, _, _, height, _, _, _ = rows[:, lamps]
-    across, ahead = eye.turned(x - np.float32(eye.x), y - np.float32(eye.y))
+    _, _, z, _, _, height, _, _, _, across, ahead = rows[:, lamps]
     depth = np.hypot(across, ahead) if lens.pano else ahead
     inside = depth > NEAREST
-    across, ahead, depth, top = across[inside], ahead[inside], depth[inside], (z + height * np.float32(0.93))[inside]
-    column, row = eye.columns(across, ahead), eye.rows((top - np.float32(eye.z)) / depth)
+    across, ahead, depth, top = across[inside], ahead[inside], depth[inside], (z + height * 0.93)[inside]
+    column, row = eye.columns(across, ahead), eye.rows((top - eye.z) / depth)
     on = (column >= 0) & (column < lens.width) & (row >= 0) & (row < lens.height)
     pixel_row, pixel_column = row.astype(np.int32), column.astype(np.int32)
     at = bounded(pixel_row, 0, lens.height - 1) * lens.width + bounded(pixel_column, 0, lens.width - 1)
-    on &= frame.depth.take(at) > depth - np.float32(0.5)
+    on &= frame.depth.take(at) > depth - 0.5
     fog = min(1.0, light.thickness * 20)
     picture = frame.light.reshape(3, lens.height, lens.width)
     nearest = sorted(np.flatnonzero(on).tolist(), key=lambda k: float(depth[k]))
@@ -67,10 +70,10 @@ def add_halos(frame: Frame, things: Sequence[Thing], rows: np.ndarray, eye: Eye,
         radius = min(max(float((1.5 + 2.0 * fog) / depth[k]) * lens.focal, 1.5), lens.height / 3)
         r0, r1 = max(0, int(row[k] - 2 * radius)), min(lens.height, int(row[k] + 2 * radius) + 1)
         c0, c1 = max(0, int(column[k] - 2 * radius)), min(lens.width, int(column[k] + 2 * radius) + 1)
-        dy = (np.arange(r0, r1, dtype=np.float32) + np.float32(0.5) - row[k]) / np.float32(radius)
-        dx = (np.arange(c0, c1, dtype=np.float32) + np.float32(0.5) - column[k]) / np.float32(radius)
+        dy = (np.arange(r0, r1, dtype=np.float32) + 0.5 - row[k]) / radius
+        dx = (np.arange(c0, c1, dtype=np.float32) + 0.5 - column[k]) / radius
         shine = np.exp(-2 * dy * dy)[:, None] * np.exp(-2 * dx * dx)
-        shine *= np.float32(light.dark * 0.5 * np.exp(-light.thickness * float(depth[k]) * 0.5))
+        shine *= light.dark * 0.5 * math.exp(-light.thickness * float(depth[k]) * 0.5)
         picture[:, r0:r1, c0:c1] += LAMP[:, :, None] * shine
 
 
@@ -83,27 +86,26 @@ def fall(frame: Frame, eye: Eye, light: Light, seed: int) -> None:
     height, width = lens.height, lens.width
     if light.wet:
         x, y, size = (rng.random(_DROPS, dtype=np.float32) for _ in "xys")
-        length = ((size * np.float32(0.07) + np.float32(0.04)) * np.float32(height)).astype(np.int32) + 1
+        length = ((size * 0.07 + 0.04) * height).astype(np.int32) + 1
         step = np.arange(int(length.max()), dtype=np.int32)[:, None]
-        row = (y * np.float32(height)).astype(np.int32) + step
-        column = (x * np.float32(width) + step * np.float32(0.18)).astype(np.int32)
+        row = (y * height).astype(np.int32) + step
+        column = (x * width + step * np.float32(0.18)).astype(np.int32)
         inside = (step < length) & (row < height) & (column < width)
-        at = (row * np.int32(width) + column)[inside]
-        _mix(frame, at, light.haze * np.float32(1.15) + np.float32(0.05), np.float32(0.17))
+        at = (row * width + column)[inside].astype(np.intp)
+        _mix(frame, at, light.haze * 1.15 + 0.05, 0.17)
     else:
         x, y, size = (rng.random(_FLAKES, dtype=np.float32) for _ in "xys")
-        radius = (np.float32(0.3) + size * size) * np.float32(height / 110)
+        radius = (0.3 + size * size) * (height / 110)
         reach = int(np.ceil(radius.max()))
         steps = np.arange(-reach, reach + 1, dtype=np.int32)
-        row = (y * np.float32(height)).astype(np.int32)[:, None, None] + steps[:, None]
-        column = (x * np.float32(width)).astype(np.int32)[:, None, None] + steps
+        row = (y * height).astype(np.int32)[:, None, None] + steps[:, None]
+        column = (x * width).astype(np.int32)[:, None, None] + steps
         inside = (steps[:, None] ** 2 + steps**2 <= (radius * radius)[:, None, None]) & (row >= 0) & (row < height)
         inside &= (column >= 0) & (column < width)
-        at = (row * np.int32(width) + column)[inside]
-        _mix(frame, at, light.ambient * np.float32(0.9) + np.float32(0.35), np.float32(0.75))
+        at = (row * width + column)[inside].astype(np.intp)
+        _mix(frame, at, light.ambient * 0.9 + 0.35, 0.75)
 
 
-def _mix(frame: Frame, at: np.ndarray, colour: np.ndarray, share: np.float32) -> None:
-    for channel, plane in enumerate(frame.light):
-        here = plane.take(at)
-        plane[at] = here + (colour[channel] - here) * share
+def _mix(frame: Frame, at: np.ndarray, colour: np.ndarray, share: float) -> None:
+    here = frame.light.take(at, axis=1)
+    frame.put(at, here + (colour[:, None] - here) * share)
