@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from wayfare.cli.console import Json, Recipe, Settings, answer, parse_settings, recipe_path, recipes
+from wayfare.cli.console import Json, Recipe, Settings, answer, err, parse_settings, recipe_path, recipes
 from wayfare.core import disk
 from wayfare.errors import WayfareError
 from wayfare.reports.compare import compare as compare_runs
@@ -116,7 +116,8 @@ def split(
     from wayfare.runner import partition_summary
 
     experiment = Experiment.read(recipe_path(recipe), parse_settings(set_))
-    drawn = experiment.split()
+    with err.status("reading the data and dealing it out"):
+        drawn = experiment.split()
     summary = partition_summary(drawn, experiment)
     shown: list[Any] = places_tables(summary) if "places" in summary else [partition_table(summary["table"])]
     if save is not None:
