@@ -31,7 +31,7 @@ def counted(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """0, 1, ... up to each count, one after the other; and to which count each number belongs."""
     owner = np.arange(len(counts)).repeat(counts)
     number = np.arange(len(owner))
-    number -= (np.cumsum(counts) - counts).repeat(counts)
+    number -= (counts.cumsum() - counts).repeat(counts)
     return number, owner
 
 

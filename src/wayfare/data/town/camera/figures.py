@@ -257,7 +257,7 @@ def _long_shadows(rows: np.ndarray, eye: Eye, light: Light, sun: np.ndarray) -> 
     long = height * min(level / max(light.sun[2], 0.05), 3.0)
     wide = 2 * np.minimum(radius, 0.42 * np.maximum(width, depth))
     # parallelograms just above the ground, a little larger than the shadows
-    middle = np.stack((across, ahead)) + long / 2 * way
+    middle = np.array((across, ahead)) + long / 2 * way
     a, b = wide * aside * 0.58, (long + wide) * way * 0.58
     left, right = middle - a, middle + a
     corners = np.empty((3, 4, len(near)), np.float32)

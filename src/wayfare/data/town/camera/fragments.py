@@ -18,6 +18,8 @@ from wayfare.data.town.camera.solids import ATLAS
 from wayfare.data.town.plane import bounded
 
 _CLIP = 0.2  # metres ahead: where pieces that reach behind the camera are cut
+_NEXT, _BEFORE = np.array((1, 2, 0)), np.array((2, 0, 1))  # axes
+_DOWN = np.array([[1], [-1]], np.float32)  # rows are counted from above
 _EDGE = np.array(0.3, np.float32)  # a card's outermost columns and rows are drawn if more of them is covered
 
 
@@ -64,10 +66,7 @@ class _Forms(NamedTuple):
 
 def cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The vectors' cross products, along the first axis."""
-    result = np.empty(np.broadcast_shapes(a.shape, b.shape), np.float32)
-    for k, (i, j) in enumerate(((1, 2), (2, 0), (0, 1))):
-        np.subtract(a[i] * b[j], a[j] * b[i], out=result[k])
-    return result
+    return a.take(_NEXT, 0) * b.take(_BEFORE, 0) - a.take(_BEFORE, 0) * b.take(_NEXT, 0)
 
 
 def fragments(frame: Frame, pieces: Pieces, eye: Eye) -> Fragments:
@@ -84,7 +83,7 @@ def fragments(frame: Frame, pieces: Pieces, eye: Eye) -> Fragments:
     wide = (c1 - c0).take(span)
     piece = span.repeat(wide)
     column = np.arange(len(piece))
-    column -= (np.cumsum(wide) - wide - c0.take(span)).repeat(wide)
+    column -= (wide.cumsum() - wide - c0.take(span)).repeat(wide)
     if lens.pano:
         column %= lens.width
     pixel = (row * lens.width).repeat(wide)
@@ -123,8 +122,9 @@ def card_fragments(frame: Frame, cards: Pieces, eye: Eye) -> Fragments:
     some = np.flatnonzero(depth > NEAREST)
     depth = depth.take(some)
     scale = lens.scale / depth
-    start = np.stack((across[0], -up[2])).take(some, axis=1) * scale + lens.middle  # column and row of the upper left
-    end = np.stack((across[1], -up[0])).take(some, axis=1) * scale + lens.middle
+    # columns and rows of the upper left and of the lower right corner
+    start, end = (np.array(corner).take(some, axis=1) * scale for corner in ((across[0], up[2]), (across[1], up[0])))
+    start, end = start * _DOWN + lens.middle, end * _DOWN + lens.middle
     size, (left, top) = end - start, start
     begin = np.floor(start + _EDGE)
     end = np.maximum(np.ceil(end - _EDGE), begin + ONE)
@@ -146,7 +146,7 @@ def card_fragments(frame: Frame, cards: Pieces, eye: Eye) -> Fragments:
     number, line = counted(length)
     pixel = (row * lens.width + c0.take(span)).repeat(length)
     pixel += number
-    number += (np.cumsum(wide) - wide).take(span).repeat(length)
+    number += (wide.cumsum() - wide).take(span).repeat(length)
     at_depth = depth.take(span).repeat(length)
     seen = np.flatnonzero(at_depth < frame.depth.take(pixel))
     line = line.take(seen)

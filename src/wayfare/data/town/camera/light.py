@@ -77,14 +77,20 @@ class Light(NamedTuple):
 
 def sun_at(latitude: float, date: str, time: float) -> tuple[float, float]:
     """Elevation, and heading clockwise from north, of the sun in degrees."""
-    day = day_of.fromisoformat(date).timetuple().tm_yday
-    tilt = math.radians(-23.44) * math.cos(2 * math.pi * (day + 10) / 365)
+    tilt = _tilt(date)
     hour = math.radians((time / 3600 - 12) * 15)
     phi = math.radians(latitude)
     up = math.sin(phi) * math.sin(tilt) + math.cos(phi) * math.cos(tilt) * math.cos(hour)
     east = -math.cos(tilt) * math.sin(hour)
     north = math.cos(phi) * math.sin(tilt) - math.sin(phi) * math.cos(tilt) * math.cos(hour)
     return math.degrees(math.asin(max(-1.0, min(1.0, up)))), math.degrees(math.atan2(east, north)) % 360
+
+
+@lru_cache(maxsize=512)
+def _tilt(date: str) -> float:
+    """How far north of the equator the sun stands, in radians."""
+    day = day_of.fromisoformat(date).timetuple().tm_yday
+    return math.radians(-23.44) * math.cos(2 * math.pi * (day + 10) / 365)
 
 
 def light_for(latitude: float, shot: Shot) -> Light:

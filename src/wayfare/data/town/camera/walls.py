@@ -65,7 +65,7 @@ def cast(scene: Scene, eye: Eye) -> Strips:
     order = (column << 32 | depth.view(np.int32)).argsort(kind="stable")
     column = column.take(order)
     count = np.bincount(column, minlength=lens.width)
-    rank = np.arange(len(order)) - (np.cumsum(count) - count).take(column)
+    rank = np.arange(len(order)) - (count.cumsum() - count).take(column)
     if len(order) and count.max() > LAYERS:
         kept = np.flatnonzero(rank < LAYERS)
         order, column, rank = order.take(kept), column.take(kept), rank.take(kept)
@@ -211,12 +211,12 @@ def _per_strip(strips: Strips, scene: Scene, eye: Eye, light: Light) -> tuple[np
     side = bays.SIDE >> level
     bay = along * count
     which = np.minimum(np.floor(bay), count - ONE)
-    parts = np.stack((bay - which, (along * looks.periods.take(wall)) % ONE))
+    parts = np.array((bay - which, (along * looks.periods.take(wall)) % ONE))
     within, in_period = np.minimum((parts * side).astype(np.int32), side - 1)
     low, hashed = looks.bays.take(looks.first_bay.take(wall) + which.astype(np.intp), axis=1)
     base = looks.tile.take(wall) + tiles.offsets.take(level)
     upper = base + within  # the tiles of upper storeys come first
-    counts = np.stack((upper + low, base + looks.roof.take(wall) + in_period, upper, hashed))
+    counts = np.array((upper + low, base + looks.roof.take(wall) + in_period, upper, hashed))
     places = eye.here + eye.rays.take(strips.column, axis=1) * depth + sizes[10:] * 1.2
     coarse = coarse_at(scene, places)
     top = shadow_top(scene, coarse, light)
