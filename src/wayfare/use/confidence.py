@@ -145,21 +145,22 @@ def calibrate(model: Model, run: Path, progress: Progress = lambda *_: None) -> 
     radius, photos, pool = model.task.radius, grounds.photos, grounds.pool
     is_query = photos.query if photos.query is not None else np.zeros(len(photos), bool)
     database = pool[~is_query[pool]]
-    seen = 0
+    seen, why = 0, ""
     for source, samples in _sources(model, run):
         rows = pool[samples]
         queries = rng_for(model.experiment.seed, "calibration").permutation(rows[is_query[rows]])[:_QUERIES]
         around = photos.positives(_AROUND * radius, queries, database)
-        seen = max(seen, sum(len(near) > 0 for near in around))
-        if seen >= _FEWEST:
-            database = _chosen(database, around, model.experiment.seed)
-            scores, right, known = _asked(model, photos, np.sort(queries), database, radius, progress)
-            if min(right.sum(), (~right).sum()) < _FEWEST_RIGHT:
-                what = f"of {len(right)} answers {right.sum()} were right: too few, or too many, to learn from"
-                raise DataError(what, photos.root)
+        asking = sum(len(near) > 0 for near in around)
+        seen = max(seen, asking)
+        if asking < _FEWEST:
+            continue
+        chosen = _chosen(database, around, model.experiment.seed)
+        scores, right, known = _asked(model, photos, np.sort(queries), chosen, radius, progress)
+        if min(right.sum(), (~right).sum()) >= _FEWEST_RIGHT:
             return fit(scores, right, known, source)
+        why = f"of {len(right)} answers {right.sum()} were right: too few, or too many, to learn from"
     what = f"{seen} photographs of the run ask for a place that its database has: at least {_FEWEST} are needed"
-    raise DataError(what, photos.root)
+    raise DataError(why or what, photos.root)
 
 
 def _sources(model: Model, run: Path) -> Iterator[tuple[str, np.ndarray]]:
