@@ -55,8 +55,8 @@ BGU = {
     "date_folds": 3,  # new dates: each of the night sessions in turn
     "place_folds": 4,
     "most_folds": 10,
-    "rounds": 5,
-    "per_round": 8,
+    "rounds": 10,
+    "per_round": 4,
     "batch_size": 2,
     "lr": 1e-4,
     "at_most": 0,

@@ -128,12 +128,12 @@ def _dice(keys: np.ndarray) -> list[list[float]]:
     return _unit(_mix(keys[:, None] + _THROWS)).tolist()
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=4)
 def _stage(same: _Same) -> Stage:
     return stages.find(same.city)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=32)
 def _day(same: _Same, date: str) -> _Day:
     stage = _stage(same)
     rng = rng_for("town life", same.city.name, same.city.seed, date)

@@ -37,8 +37,9 @@ LAYOUTS = ("msls", "psg", "mirflickr", "fashion", "celeba", "cifar", "photos")
 Progress = Callable[[str, int, int], None]  # what is being done, how far, of how many
 
 CHUNK = 32  # photographs that are made together
-_FORM = 1  # of what is written: raise it when the same seed gives other bytes
+_FORM = 2  # of what is written: raise it when the same seed gives other bytes
 _AT_ONCE = 1 << 20  # pixels of photographs that are taken together
+_MAPS = 4  # that are kept: photographs are in the order of cities
 _QUALITY = 90
 
 
@@ -98,22 +99,23 @@ class Town:
             self.shots = shots
 
     def city(self, name: str) -> City:
-        """A city's map."""
+        """A city's map; the last few are kept."""
         if name not in self._cities:
+            if len(self._cities) == _MAPS:
+                del self._cities[next(iter(self._cities))]
             self._cities[name] = map.build(name, self.spec.seed, self.size.blocks)
         return self._cities[name]
 
-    @cached_property
-    def walkers(self) -> dict[str, Walkers]:
-        """Who lives and goes in each city."""
+    def walkers(self, name: str) -> Walkers:
+        """Who lives and goes in a city."""
         size = self.size
         counts = (size.residents, size.tourists, size.vehicles, size.signage, size.shots)
-        return {name: walkers.population(self.city(name), *counts, self.spec.seed) for name in self.names}
+        return walkers.population(self.city(name), *counts, self.spec.seed)
 
     @cached_property
     def shots(self) -> Sequence[Shot]:
         """All photographs, in the order in which they are numbered."""
-        return tuple(shot for people in self.walkers.values() for shot in people.shots)
+        return tuple(shot for name in self.names for shot in self.walkers(name).shots)
 
     @property
     def chunks(self) -> range:
@@ -136,10 +138,10 @@ class Town:
     def places(self) -> np.ndarray:
         """Latitude and longitude of each photograph, (N, 2): all at once, since one costs as much as a thousand."""
         places = np.empty((len(self.shots), 2))
-        for name in self.names:
-            rows = [index for index, shot in enumerate(self.shots) if shot.city == name]
+        for place in map.CITIES[: self.size.cities]:
+            rows = [index for index, shot in enumerate(self.shots) if shot.city == place.name]
             points = np.array([(self.shots[index].x, self.shots[index].y) for index in rows]).reshape(-1, 2)
-            places[rows] = np.stack(map.to_latlon(self.city(name), points[:, 0], points[:, 1]), -1)
+            places[rows] = np.stack(map.to_latlon(place, points[:, 0], points[:, 1]), -1)
         return places
 
     def take(self, index: int) -> Photo:
@@ -179,9 +181,10 @@ def make(folder: Path, spec: Spec, workers: int = 0, progress: Progress = lambda
 
 
 def _make(folder: Path, spec: Spec, workers: int, progress: Progress) -> dict[str, Any]:
-    stage, town = folder / ".town", Town(spec)
-    progress("planning", 0, 1)
-    _write_whole(stage / "shots.json", json.dumps([asdict(shot) for shot in town.shots]))
+    stage = folder / ".town"
+    if not _plan(stage).exists():
+        _make_plan(folder, Town(spec), progress)
+    town = Town(spec, _shots(stage))
     _photograph(folder, town, workers or os.cpu_count() or 1, progress)
     records = [json.loads(_record(stage, chunk).read_text()) for chunk in town.chunks]
     counts: dict[str, int] = {}
@@ -190,8 +193,6 @@ def _make(folder: Path, spec: Spec, workers: int, progress: Progress) -> dict[st
         entries = [(town.shots[index], facts) for record in records for index, facts in record[name]]
         layout(name).index(folder / name, stage / name, entries, spec.seed)
         counts[name] = len(entries)
-    for name, people in town.walkers.items():
-        traces.write(folder / "traces", town.city(name), people)
     summary = {"spec": asdict(spec), "cities": town.names, "photos": len(town.shots), "layouts": counts}
     _write_whole(folder / "town.json", json.dumps(summary, indent=2) + "\n")
     shutil.rmtree(stage)
@@ -250,6 +251,10 @@ def _differences(found: Any, wanted: dict[str, Any]) -> str:
     )
 
 
+def _plan(stage: Path) -> Path:
+    return stage / "shots.json"
+
+
 def _record(stage: Path, chunk: int) -> Path:
     return stage / "chunks" / f"{chunk:06}.json"
 
@@ -261,6 +266,29 @@ def _write_whole(path: Path, text: str) -> None:
 
 
 # ---- photographs
+
+
+def _make_plan(folder: Path, town: Town, progress: Progress) -> None:
+    """Where everybody goes: the traces, and all photographs that are to be taken."""
+    shots: list[dict[str, Any]] = []
+    for number, name in enumerate(town.names):
+        progress("planning", number, len(town.names))
+        people = town.walkers(name)
+        traces.write(folder / "traces", town.city(name), people)
+        shots += (asdict(shot) for shot in people.shots)
+    _write_whole(_plan(folder / ".town"), json.dumps(shots))
+
+
+def _shots(stage: Path) -> list[Shot]:
+    """The photographs of the plan."""
+    cameras: dict[str, Camera] = {}  # there are few
+    shots = []
+    for shot in json.loads(_plan(stage).read_text()):
+        camera = shot["camera"]
+        if camera["name"] not in cameras:
+            cameras[camera["name"]] = Camera(**{**camera, "gain": tuple(camera["gain"])})
+        shots.append(Shot(**{**shot, "camera": cameras[camera["name"]]}))
+    return shots
 
 
 def _photograph(folder: Path, town: Town, workers: int, progress: Progress) -> None:
@@ -305,11 +333,7 @@ def _crew(folder: Path, workers: int) -> Iterator[Iterator[int]]:
 def _work(folder: Path, workers: int, number: int) -> None:
     """Every `workers`-th chunk from `number` on that is not done yet."""
     table = json.loads((folder / ".town" / "spec.json").read_text())["spec"]
-    plan = json.loads((folder / ".town" / "shots.json").read_text())
-    shots = [
-        Shot(**{**shot, "camera": Camera(**{**shot["camera"], "gain": tuple(shot["camera"]["gain"])})}) for shot in plan
-    ]
-    town = Town(Spec(**{**table, "layouts": tuple(table["layouts"])}), shots)
+    town = Town(Spec(**{**table, "layouts": tuple(table["layouts"])}), _shots(folder / ".town"))
     parent = os.getppid()
     for chunk in town.chunks[number::workers]:
         if os.getppid() != parent:

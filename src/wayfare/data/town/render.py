@@ -24,7 +24,7 @@ from wayfare.data.town.camera.backdrop import (
     paint_sky,
 )
 from wayfare.data.town.camera.eye import FAR, Eye, eye_for, in_sight
-from wayfare.data.town.camera.figures import add_rest, draw_things, in_view, unhidden
+from wayfare.data.town.camera.figures import add_rest, draw_things, in_view, things_near, unhidden
 from wayfare.data.town.camera.light import develop, light_for
 from wayfare.data.town.camera.scene import Scene, scene_of, thing_rows
 from wayfare.data.town.camera.terrain import paint_ground
@@ -84,12 +84,14 @@ def _things(
     scene: Scene, moving: tuple[Thing, ...], eye: Eye, frame: Frame
 ) -> tuple[tuple[Thing, ...], list[Thing], np.ndarray]:
     """All things near, those that may be seen, and the numbers of the latter, as of scene.thing_rows."""
-    standing = scene.city.things
-    rows = np.concatenate((scene.things, thing_rows(moving)), 1)
+    standing = things_near(scene, eye)
+    rows = np.concatenate((scene.things.take(standing, axis=1), thing_rows(moving)), 1)
     eye.place(rows)
     some = in_view(rows, eye)
     rows = rows.take(some, axis=1)
-    near = [standing[k] if k < len(standing) else moving[k - len(standing)] for k in some.tolist()]
+    count = int(some.searchsorted(len(standing)))
+    near = [scene.city.things[k] for k in standing.take(some[:count]).tolist()]
+    near += [moving[k] for k in (some[count:] - len(standing)).tolist()]
     seen = unhidden(rows, eye, frame)
     return tuple(near), [near[k] for k in seen.tolist()], rows.take(seen, axis=1)
 

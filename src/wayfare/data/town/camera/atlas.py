@@ -106,14 +106,20 @@ class Atlas:
             packed = np.asarray(image, np.uint8).reshape(-1).view("<u4")
             end = self._used + len(packed)
             while end > len(self.texels):
-                self.texels = np.concatenate((self.texels, np.zeros_like(self.texels)))
-                self.glow = np.concatenate((self.glow, np.zeros_like(self.glow)))
+                self.texels, self.glow = _twice(self.texels, self._used), _twice(self.glow, self._used)
             self.texels[self._used : end] = packed
             self.glow[self._used : end] = np.asarray(glow, np.uint8).reshape(-1)
             self.levels[:, number * LEVELS + level] = self._used, image.width, image.height
             self._used = end
             if min(image.width, image.height) > 1:
                 image, glow = image.reduce(2), glow.reduce(2)
+
+
+def _twice(texels: np.ndarray, used: int) -> np.ndarray:
+    """An array twice as large, of which no more than what is used takes memory."""
+    larger = np.empty(2 * len(texels), texels.dtype)
+    larger[:used] = texels[:used]
+    return larger
 
 
 class Tiles:

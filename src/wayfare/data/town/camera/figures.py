@@ -23,7 +23,7 @@ from wayfare.data.town.camera.backdrop import (
     lamplight,
     shadow_top,
 )
-from wayfare.data.town.camera.eye import HALF, NEAREST, ONE, ZERO, Eye, share
+from wayfare.data.town.camera.eye import HALF, NEAREST, ONE, ZERO, Eye, Lens, share
 from wayfare.data.town.camera.fragments import (
     Fragments,
     Pieces,
@@ -40,6 +40,7 @@ from wayfare.data.town.model import Thing
 from wayfare.data.town.plane import bounded
 
 _RANGE = 170.0  # metres
+_PART = 64.0  # metres
 _SMALLEST = 3.0  # pixels: the side of the smallest square of pixels that is drawn
 _ASIDE = 0.8  # metres: nobody photographs what is nearer; one steps aside
 _LOOKS = np.linspace(-1, 1, 5, dtype=np.float32)[:, None]  # where across a thing it is tested for being hidden
@@ -48,12 +49,27 @@ _UNDER, _IN_SHADE = 0.3, 0.5  # how much darker the ground is under a thing, and
 _SKY_ON_CARDS = np.array(0.95, np.float32)
 
 
+def things_near(scene: Scene, eye: Eye) -> np.ndarray:
+    """Numbers of the city's things that may be seen from somewhere in this part of the city; kept for the next shot."""
+    i, j = int(eye.x // _PART), int(eye.y // _PART)
+    key = i, j, eye.lens.focal
+    if key not in scene.near:
+        x, y = scene.things[:2]
+        away = np.hypot(x - (i + 0.5) * _PART, y - (j + 0.5) * _PART)
+        scene.near[key] = np.flatnonzero(away < _limit(scene.things, eye.lens) + _PART * math.sqrt(0.5))
+    return scene.near[key]
+
+
+def _limit(rows: np.ndarray, lens: Lens) -> np.ndarray:
+    """The distance at which things are too small to be seen."""
+    return np.asarray(np.minimum(rows[8] * (lens.focal / _SMALLEST), _RANGE) + rows[7])
+
+
 def in_view(rows: np.ndarray, eye: Eye) -> np.ndarray:
     """Indices of the things, given as scene.thing_rows, that may be seen if nothing hides them."""
-    lens = eye.lens
-    radius, side, across, ahead = rows[7:]
+    radius, _, across, ahead = rows[7:]
     away = across * across + ahead * ahead
-    limit = np.minimum(side * (lens.focal / _SMALLEST), _RANGE) + radius
+    limit = _limit(rows, eye.lens)
     near = np.minimum(radius, 0.6) + _ASIDE
     return np.flatnonzero((away < limit * limit) & (away > near * near) & eye.faces(across, ahead, radius))
 

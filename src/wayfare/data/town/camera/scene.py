@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -41,10 +41,11 @@ class Scene:
     lamps: np.ndarray  # uint8, like heights: light from street lamps
     hills: np.ndarray  # float32 (HILLS + 1,): their slope above the horizon, by direction
     things: np.ndarray  # float32 (11, T), as of thing_rows
+    near: dict[tuple[int, int, float], np.ndarray] = field(default_factory=dict)  # see figures.things_near
 
 
 _SCENES: OrderedDict[tuple[str, int], Scene] = OrderedDict()
-_KEPT = 12
+_KEPT = 4
 
 
 def scene_of(city: City) -> Scene:
