@@ -339,7 +339,9 @@ def _work(folder: Path, workers: int, number: int) -> None:
         if os.getppid() != parent:
             return  # it was killed
         if not _record(folder / ".town", chunk).exists():
-            print(_make_chunk(folder, town, chunk), flush=True)  # BrokenPipeError: nobody waits for it any more
+            count = _make_chunk(folder, town, chunk)
+            # In one piece, also where Python does not buffer: the others write into the same pipe.
+            os.write(sys.stdout.fileno(), f"{count}\n".encode())  # BrokenPipeError: nobody waits for it any more
 
 
 def _make_chunk(folder: Path, town: Town, chunk: int) -> int:
