@@ -154,7 +154,7 @@ def _is_near(places: np.ndarray, here: np.ndarray, radius: float | np.ndarray) -
 
 def _near(places: np.ndarray, here: np.ndarray, radius: float | np.ndarray) -> list[np.ndarray]:
     """The numbers of the places, (2, n), that are so near, one array for each moment."""
-    return [np.flatnonzero(_is_near(places, point[:, None], radius)) for point in here[:2].T]
+    return [_is_near(places, point[:, None], radius).nonzero()[0] for point in here[:2].T]
 
 
 def _at_spots(stage: Stage, days: Sequence[_Day], here: np.ndarray, radius: float) -> _Scenes:
@@ -169,11 +169,11 @@ def _at_spots(stage: Stage, days: Sequence[_Day], here: np.ndarray, radius: floa
     tick = np.floor(clock)
     age = (clock - tick) * period
     keys = _mix(seeds ^ (tick.astype(np.uint64) * _GOLDEN))
-    on = np.flatnonzero(_unit(keys) < busy * np.interp((time - age) / 3600, _HOURS, _BUSY))
+    on = (_unit(keys) < busy * np.interp((time - age) / 3600, _HOURS, _BUSY)).nonzero()[0]
     moment, place, tick, keys = (part.take(on) for part in (moment, place, tick, keys))
     where = stage.numbers[:4].take(place, axis=1)
     where[3] = age.take(on)
-    strolls = np.flatnonzero(place < stage.strolls)
+    strolls = (place < stage.strolls).nonzero()[0]
     found = _stroll(stage, keys.take(strolls), where[3].take(strolls), place.take(strolls))
     where[:3, strolls] = found
     close = np.ones(len(place), bool)

@@ -76,7 +76,7 @@ def borders(seen: Sequence[Seen], segments: np.ndarray) -> Borders:
     numbers = segments.ravel()
     starts, _ = runs(numbers, width)
     starts = starts[starts % width > 0]
-    feet = np.flatnonzero(numbers[width:] != numbers[:-width])
+    feet = (numbers[width:] != numbers[:-width]).nonzero()[0]
     right = _pairs(numbers.take(starts - 1), numbers.take(starts), count)
     below = _pairs(numbers.take(feet), numbers.take(feet + width), count)
     x0, _, x1, y1 = np.array([one.item.box for one in seen]).reshape(-1, 4, 1).transpose(1, 0, 2)

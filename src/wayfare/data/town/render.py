@@ -66,10 +66,10 @@ def _view(city: City, shot: Shot, eye: Eye, moving: tuple[Thing, ...]) -> View:
     near, things, rows = _things(scene, moving, eye, frame)
     rest = draw_things(frame, things, rows, scene, eye, light, shot.season)
     free = (frame.shows == NOTHING).reshape(height, width)
-    paint_sky(frame, np.flatnonzero(~(on_ground | on_wall) & free), scene, eye, light)
+    paint_sky(frame, (~(on_ground | on_wall) & free).reshape(-1).nonzero()[0], scene, eye, light)
     add_stars(frame, eye, light)
     paint_ground(frame, on_ground & free, scene, eye, light, shot.season)
-    paint_walls(frame, np.flatnonzero(on_wall & free), strips, scene, eye, light)
+    paint_walls(frame, (on_wall & free).reshape(-1).nonzero()[0], strips, scene, eye, light)
     smooth_tops(frame, strips, eye)
     add_rest(frame, rest)
     reflect(frame, eye, light)
@@ -115,7 +115,7 @@ def _parts(
     nearest = np.full(size, np.float32(SKY_DISTANCE))
     np.minimum.at(nearest, codes, np.minimum.reduceat(frame.depth * lens.length, starts))
     nearest[HILL] = HILL_DISTANCE
-    used = np.flatnonzero(np.bincount(codes, minlength=size))
+    used = np.bincount(codes, minlength=size).nonzero()[0]
     merged[used] = np.arange(len(used))
     parts = []
     for code, distance in zip(used.tolist(), nearest.take(used).tolist()):

@@ -10,7 +10,7 @@ def runs(numbers: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
     begins = np.empty(len(numbers), bool)
     np.not_equal(numbers[1:], numbers[:-1], out=begins[1:])
     begins[::width] = True
-    starts = np.flatnonzero(begins)
+    starts = begins.nonzero()[0]
     lengths = np.empty_like(starts)
     np.subtract(starts[1:], starts[:-1], out=lengths[:-1])
     lengths[-1] = len(numbers) - starts[-1]

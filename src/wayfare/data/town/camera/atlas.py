@@ -6,7 +6,7 @@ into 32 bits (red lowest); how much it glows in the dark is kept beside it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -28,8 +28,15 @@ class Pen:
     def __init__(self, width: int, height: int, ground: Colour = (0, 0, 0, 0)) -> None:
         self._size = width * self.OVER, height * self.OVER
         self._image = Image.new("RGBA", self._size, ground)
-        self._glow = Image.new("L", self._size, 0)
-        self._colours, self._lights = ImageDraw.Draw(self._image), ImageDraw.Draw(self._glow)
+        self._glow: Image.Image | None = None  # as long as nothing glows
+        self._drawn = [ImageDraw.Draw(self._image)]
+
+    def _on(self, colour: Colour, glow: int) -> Iterator[tuple[ImageDraw.ImageDraw, Colour | int]]:
+        """What is drawn on, and with what: the picture, and what glows, if there is such a thing."""
+        if glow and self._glow is None:
+            self._glow = Image.new("L", self._size, 0)
+            self._drawn.append(ImageDraw.Draw(self._glow))
+        return zip(self._drawn, (colour, glow))
 
     def _points(self, points: list[tuple[float, float]]) -> list[tuple[float, float]]:
         width, height = self._size
@@ -38,8 +45,8 @@ class Pen:
     def shape(self, points: list[tuple[float, float]], colour: Colour, glow: int = 0) -> None:
         """A filled polygon."""
         at = self._points(points)
-        self._colours.polygon(at, fill=colour)
-        self._lights.polygon(at, fill=glow)
+        for draw, fill in self._on(colour, glow):
+            draw.polygon(at, fill=fill)
 
     def box(self, x0: float, y0: float, x1: float, y1: float, colour: Colour, glow: int = 0) -> None:
         """A filled rectangle; its corners are x0, y0 and x1, y1."""
@@ -47,29 +54,30 @@ class Pen:
         if c - a < 1 or d - b < 1:
             return
         at = (round(a), round(b), round(c) - 1, round(d) - 1)
-        self._colours.rectangle(at, fill=colour)
-        self._lights.rectangle(at, fill=glow)
+        for draw, fill in self._on(colour, glow):
+            draw.rectangle(at, fill=fill)
 
     def disc(self, x: float, y: float, rx: float, ry: float, colour: Colour, glow: int = 0) -> None:
         """A filled ellipse around x, y."""
         (a, b), (c, d) = self._points([(x - rx, y + ry), (x + rx, y - ry)])
-        self._colours.ellipse((a, b, c, d), fill=colour)
-        self._lights.ellipse((a, b, c, d), fill=glow)
+        for draw, fill in self._on(colour, glow):
+            draw.ellipse((a, b, c, d), fill=fill)
 
     def line(self, points: list[tuple[float, float]], colour: Colour, width: float, glow: int = 0) -> None:
         """A line through the points; its width is a part of the picture's width."""
         at = self._points(points)
         thick = max(1, round(width * self._size[0]))
-        self._colours.line(at, fill=colour, width=thick, joint="curve")
-        self._lights.line(at, fill=glow, width=thick, joint="curve")
+        for draw, fill in self._on(colour, glow):
+            draw.line(at, fill=fill, width=thick, joint="curve")
 
-    def pictures(self) -> tuple[Image.Image, Image.Image]:
-        """What was drawn, and how much of it glows. Colours count as much as they are opaque."""
-        return self._image.reduce(self.OVER), self._glow.reduce(self.OVER)
+    def pictures(self) -> tuple[Image.Image, Image.Image | None]:
+        """What was drawn, and how much of it glows, if any does. Colours count as much as they are opaque."""
+        return self._image.reduce(self.OVER), self._glow and self._glow.reduce(self.OVER)
 
     def tile(self) -> np.ndarray:
         """Four channels and the glow, uint8 (height, width, 5), of a texture whose fourth channel is not opacity."""
-        bands = [*self._image.split(), self._glow]  # one by one: together, colours would be weighed with the fourth
+        glow = self._glow or Image.new("L", self._size, 0)
+        bands = [*self._image.split(), glow]  # one by one: together, colours would be weighed with the fourth
         return np.dstack([np.asarray(band.reduce(self.OVER)) for band in bands])
 
 
@@ -97,22 +105,22 @@ class Atlas:
         opaque: np.ndarray = self.texels.take(texels).view(np.uint8)[3::4] * np.float32(1 / 255)
         return opaque
 
-    def _add(self, number: int, image: Image.Image, glow: Image.Image) -> None:
+    def _add(self, number: int, image: Image.Image, glow: Image.Image | None) -> None:
         if number == len(self.sizes):
             self.sizes = np.concatenate((self.sizes, np.zeros_like(self.sizes)))
             self.levels = np.concatenate((self.levels, np.zeros_like(self.levels)), 1)
         self.sizes[number] = image.width * image.height
         for level in range(LEVELS):
-            packed = np.asarray(image, np.uint8).reshape(-1).view("<u4")
+            packed = np.frombuffer(image.tobytes(), "<u4")
             end = self._used + len(packed)
             while end > len(self.texels):
                 self.texels, self.glow = _twice(self.texels, self._used), _twice(self.glow, self._used)
             self.texels[self._used : end] = packed
-            self.glow[self._used : end] = np.asarray(glow, np.uint8).reshape(-1)
+            self.glow[self._used : end] = np.frombuffer(glow.tobytes(), np.uint8) if glow else 0
             self.levels[:, number * LEVELS + level] = self._used, image.width, image.height
             self._used = end
             if min(image.width, image.height) > 1:
-                image, glow = image.reduce(2), glow.reduce(2)
+                image, glow = image.reduce(2), glow and glow.reduce(2)
 
 
 def _twice(texels: np.ndarray, used: int) -> np.ndarray:

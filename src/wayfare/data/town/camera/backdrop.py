@@ -165,11 +165,11 @@ def add_stars(frame: Frame, eye: Eye, light: Light) -> None:
     if lens.pano:
         depth = np.hypot(across, ahead)
     else:
-        some = np.flatnonzero(ahead > 0.05)
+        some = (ahead > 0.05).nonzero()[0]
         across, ahead, up, bright = (part.take(some) for part in (across, ahead, up, bright))
         depth = ahead
     column, row = eye.columns(across, ahead), eye.rows(up / depth)
-    inside = np.flatnonzero((column >= 0) & (column < lens.width) & (row >= 0) & (row < lens.height))
+    inside = ((column >= 0) & (column < lens.width) & (row >= 0) & (row < lens.height)).nonzero()[0]
     at = row.take(inside).astype(np.intp) * lens.width + column.take(inside).astype(np.intp)
     of_sky = frame.depth.take(at) >= FAR
     at, shine = at[of_sky], bright.take(inside)[of_sky] * strength
@@ -181,7 +181,7 @@ def _add_hills(
     frame: Frame, at: np.ndarray, colour: np.ndarray, scene: Scene, eye: Eye, light: Light, up: np.ndarray,
     column: np.ndarray,
 ) -> None:  # fmt: skip
-    low = np.flatnonzero(up < 0.22)
+    low = (up < 0.22).nonzero()[0]
     if len(low) == 0:
         return
     east, north = eye.rays

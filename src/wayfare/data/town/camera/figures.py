@@ -43,6 +43,7 @@ _RANGE = 170.0  # metres
 _PART = 64.0  # metres
 _SMALLEST = 3.0  # pixels: the side of the smallest square of pixels that is drawn
 _ASIDE = 0.8  # metres: nobody photographs what is nearer; one steps aside
+_MIRRORED = np.array((1, 0, 3, 2))  # corners
 _LOOKS = np.linspace(-1, 1, 5, dtype=np.float32)[:, None]  # where across a thing it is tested for being hidden
 _SHADOWS = 22.0  # metres: farther things cast none
 _UNDER, _IN_SHADE = 0.3, 0.5  # how much darker the ground is under a thing, and in its shadow
@@ -56,7 +57,7 @@ def things_near(scene: Scene, eye: Eye) -> np.ndarray:
     if key not in scene.near:
         x, y = scene.things[:2]
         away = np.hypot(x - (i + 0.5) * _PART, y - (j + 0.5) * _PART)
-        scene.near[key] = np.flatnonzero(away < _limit(scene.things, eye.lens) + _PART * math.sqrt(0.5))
+        scene.near[key] = (away < _limit(scene.things, eye.lens) + _PART * math.sqrt(0.5)).nonzero()[0]
     return scene.near[key]
 
 
@@ -71,7 +72,7 @@ def in_view(rows: np.ndarray, eye: Eye) -> np.ndarray:
     away = across * across + ahead * ahead
     limit = _limit(rows, eye.lens)
     near = np.minimum(radius, 0.6) + _ASIDE
-    return np.flatnonzero((away < limit * limit) & (away > near * near) & eye.faces(across, ahead, radius))
+    return ((away < limit * limit) & (away > near * near) & eye.faces(across, ahead, radius)).nonzero()[0]
 
 
 def unhidden(rows: np.ndarray, eye: Eye, frame: Frame) -> np.ndarray:
@@ -88,7 +89,7 @@ def unhidden(rows: np.ndarray, eye: Eye, frame: Frame) -> np.ndarray:
     column = (middle + reach * _LOOKS).astype(np.int32)
     column = column % lens.width if lens.pano else bounded(column, 0, lens.width - 1)
     behind = frame.depth.take(row * lens.width + column).max(0)
-    return np.flatnonzero((behind > near) | (near < 2))
+    return ((behind > near) | (near < 2)).nonzero()[0]
 
 
 class Rest(NamedTuple):
@@ -139,7 +140,7 @@ def add_rest(frame: Frame, rest: Rest | None) -> None:
     if rest is None:
         return
     shown = frame.shows.take(rest.shaded)
-    on_ground = np.flatnonzero((shown >= GROUND_0) & (shown < HOUSE_0))
+    on_ground = ((shown >= GROUND_0) & (shown < HOUSE_0)).nonzero()[0]
     at = rest.shaded.take(on_ground)
     shade = np.zeros(len(frame.depth), np.float32)
     np.maximum.at(shade, at, rest.shade.take(on_ground))  # the darkest counts
@@ -218,12 +219,11 @@ def _quads(quads: np.ndarray, thing: np.ndarray, table: np.ndarray, eye: Eye, li
     first = corners[:, 0]
     normal = cross(corners[:, 1] - first, corners[:, 3] - first)
     facing = -(normal * first).sum(0)  # positive if its outer side is seen
-    keep = np.flatnonzero((facing > 0) | (quads[16] > 0))
+    keep = ((facing > 0) | (quads[16] > 0)).nonzero()[0]
     corners, normal, at = corners.take(keep, axis=2), normal.take(keep, axis=1), at.take(keep, axis=1)
     away = facing.take(keep) < 0
     if away.any():  # seen from behind: the corners the other way round
-        corners[:, :, away] = corners[:, :, away][:, [1, 0, 3, 2]]
-        normal[:, away] *= -1
+        corners, normal = np.where(away, corners.take(_MIRRORED, 1), corners), np.where(away, -normal, normal)
     normal /= np.maximum(np.sqrt((normal * normal).sum(0)), 1e-9)
     right, front = (sum(a * b for a, b in zip(way, light.sun)) for way in (eye.right, eye.ahead))
     to_sun = normal[0] * right + normal[1] * front + normal[2] * light.sun[2]
@@ -248,7 +248,7 @@ def _contact_shadows(rows: np.ndarray, table: np.ndarray, eye: Eye) -> tuple[Pie
     A disc on the ground is seen as an ellipse: drawn as a rectangle before the camera, at the disc's nearest point.
     """
     depth = np.hypot(rows[9], rows[10]) if eye.lens.pano else rows[10]
-    near = np.flatnonzero((rows[2] < 0.6) & (depth < _SHADOWS) & (depth > rows[7] + NEAREST))
+    near = ((rows[2] < 0.6) & (depth < _SHADOWS) & (depth > rows[7] + NEAREST)).nonzero()[0]
     radius, _, across, ahead = rows[7:].take(near, axis=1)
     depth = depth.take(near)
     height, half = rows[5].take(near), table[10].take(near) / 2
@@ -265,7 +265,7 @@ def _long_shadows(rows: np.ndarray, eye: Eye, light: Light, sun: np.ndarray) -> 
     if light.sun_colour[0] < 0.08:
         return _of_nothing(np.empty((3, 4, 0), np.float32)), np.empty(0, np.float32)
     across, ahead = rows[9:]
-    near = np.flatnonzero((rows[2] < 0.6) & (sun > 0.2) & (across * across + ahead * ahead < _SHADOWS * _SHADOWS))
+    near = ((rows[2] < 0.6) & (sun > 0.2) & (across * across + ahead * ahead < _SHADOWS * _SHADOWS)).nonzero()[0]
     width, depth, height, _, radius, _, across, ahead = rows[3:].take(near, axis=1)
     level = max(math.hypot(light.sun[0], light.sun[1]), 1e-3)
     x, y = (-(way[0] * light.sun[0] + way[1] * light.sun[1]) / level for way in (eye.right, eye.ahead))
@@ -292,11 +292,11 @@ def _of_nothing(corners: np.ndarray) -> Pieces:
 
 def _draw(frame: Frame, found: Fragments, pieces: Pieces, light: Light) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The nearest fragments that cover half their pixel or more own it; returns pixels, colours and cover of others."""
-    solid = np.flatnonzero(found.cover >= 0.5)
+    solid = (found.cover >= 0.5).nonzero()[0]
     pixel, depth = found.pixel.take(solid), found.depth.take(solid)
     np.minimum.at(frame.depth, pixel, depth)
     solid = solid[depth <= frame.depth.take(pixel)]
-    soft = np.flatnonzero((found.cover > 0.06) & (found.cover < 0.5) & (found.depth <= frame.depth.take(found.pixel)))
+    soft = ((found.cover > 0.06) & (found.cover < 0.5) & (found.depth <= frame.depth.take(found.pixel))).nonzero()[0]
     some = np.concatenate((solid, soft))
     piece, texel = found.piece.take(some), found.texel.take(some)
     colour = channels(ATLAS.texels.take(texel))[:3]

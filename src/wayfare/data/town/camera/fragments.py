@@ -73,7 +73,7 @@ def fragments(frame: Frame, pieces: Pieces, eye: Eye) -> Fragments:
     """All pixels that pieces cover and that nothing in the frame hides."""
     lens = eye.lens
     c0, c1, r0, r1 = _bounds(pieces.corners, eye)
-    some = np.flatnonzero((c1 > c0) & (r1 > r0))
+    some = ((c1 > c0) & (r1 > r0)).nonzero()[0]
     c0, c1, r0, r1 = (part.take(some) for part in (c0, c1, r0, r1))
     corners = pieces.corners.take(some, axis=2)
     forms = _forms(corners, lens)
@@ -107,7 +107,7 @@ def fragments(frame: Frame, pieces: Pieces, eye: Eye) -> Fragments:
     cover = between[0] * between[1]
     depth = np.maximum(values[4], 1e-9)
     np.divide(ONE, depth, out=depth)
-    inside = np.flatnonzero((cover > 0.05) & (depth < frame.depth.take(pixel)) & (depth > NEAREST))
+    inside = ((cover > 0.05) & (depth < frame.depth.take(pixel)) & (depth > NEAREST)).nonzero()[0]
     piece, pixel, depth, cover = (part.take(inside) for part in (piece, pixel, depth, cover))
     texel = _texels(pieces, corners, some, forms, piece, pixel, depth, eye)
     cover *= ATLAS.opacity(texel)
@@ -119,7 +119,7 @@ def card_fragments(frame: Frame, cards: Pieces, eye: Eye) -> Fragments:
     lens = eye.lens
     across, up = cards.corners[0], cards.corners[2]
     depth = cards.corners[1, 0]
-    some = np.flatnonzero(depth > NEAREST)
+    some = (depth > NEAREST).nonzero()[0]
     depth = depth.take(some)
     scale = lens.scale / depth
     # columns and rows of the upper left and of the lower right corner
@@ -148,7 +148,7 @@ def card_fragments(frame: Frame, cards: Pieces, eye: Eye) -> Fragments:
     pixel += number
     number += (wide.cumsum() - wide).take(span).repeat(length)
     at_depth = depth.take(span).repeat(length)
-    seen = np.flatnonzero(at_depth < frame.depth.take(pixel))
+    seen = (at_depth < frame.depth.take(pixel)).nonzero()[0]
     line = line.take(seen)
     texel = texel_column.take(number.take(seen)) + texel_row.take(line)
     return Fragments(some.take(span.take(line)), pixel.take(seen), at_depth.take(seen), texel, ATLAS.opacity(texel))

@@ -109,7 +109,7 @@ def _with_smooth_borders(scene: Scene, places: np.ndarray, cell: np.ndarray, cod
 
     Returns what is drawn, which may be a kerb where `code` is pavement.
     """
-    at = np.flatnonzero((cell[near:] & (1 << BORDER)) > 0) + near
+    at = ((cell[near:] & (1 << BORDER)) > 0).nonzero()[0] + near
     if len(at) == 0:
         return code
     rows, columns = scene.ground.shape
@@ -171,7 +171,7 @@ def _add_marks(
     light: Light,
 ) -> None:  # fmt: skip
     """Paint on the road."""
-    at = np.flatnonzero(cell[near:] >= 1 << MARK) + near
+    at = (cell[near:] >= 1 << MARK).nonzero()[0] + near
     if len(at) == 0:
         return
     x, y = places.take(at, axis=1)

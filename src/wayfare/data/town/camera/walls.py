@@ -67,7 +67,7 @@ def cast(scene: Scene, eye: Eye) -> Strips:
     count = np.bincount(column, minlength=lens.width)
     rank = np.arange(len(order)) - (count.cumsum() - count).take(column)
     if len(order) and count.max() > LAYERS:
-        kept = np.flatnonzero(rank < LAYERS)
+        kept = (rank < LAYERS).nonzero()[0]
         order, column, rank = order.take(kept), column.take(kept), rank.take(kept)
     place, depth, along, turn = (part.take(order) for part in (place, depth, along, turn))
     wall = near.take(place)
@@ -82,7 +82,7 @@ def cast(scene: Scene, eye: Eye) -> Strips:
     first = bounded(np.ceil(edge - HALF), 0, lens.height).astype(np.int32)
     shown = first < lens.height
     shown[1:] &= (first[1:] < first[:-1]) | (rank[1:] == 0)
-    strip = np.flatnonzero(shown)
+    strip = shown.nonzero()[0]
     wall, place, column, depth, first = (part.take(strip) for part in (wall, place, column, depth, first))
     facing = -turn.take(strip) / (scene.walls[5].take(wall) * lens.flat.take(column))
     of_pixel, pixel_depth = _pixels(eye, column, first, depth)
@@ -104,7 +104,7 @@ def _cross(scene: Scene, eye: Eye) -> tuple[np.ndarray, ...]:
         sides = ahead * (-lens.p[0] * 1.02)
         seen = (cross < 0) & (ahead.min(0) < RANGE) & (ahead.max(0) > NEAREST)
         seen &= (right < sides).any(0) & (-right < sides).any(0)
-    near = np.flatnonzero(seen)
+    near = seen.nonzero()[0]
     right, ahead = ends.take(near, axis=2)
     if lens.pano:
         bounds = np.floor(eye.columns(right, ahead)).astype(np.intp)
@@ -129,7 +129,7 @@ def _cross(scene: Scene, eye: Eye) -> tuple[np.ndarray, ...]:
     where = north * x
     where -= east * y
     where /= turn
-    met = np.flatnonzero((where >= 0) & (where < 1) & (depth >= NEAREST) & (depth < FAR))
+    met = ((where >= 0) & (where < 1) & (depth >= NEAREST) & (depth < FAR)).nonzero()[0]
     return near, *(part.take(met) for part in (place, column, depth, where, turn))
 
 
@@ -150,7 +150,7 @@ def _pixels(eye: Eye, column: np.ndarray, first: np.ndarray, depth: np.ndarray) 
     # np.repeat goes down the columns, the last one first
     by_column = strip[::-1].repeat((ends - begins)[::-1]).reshape(width, height)
     of_pixel = np.ascontiguousarray(by_column[::-1].T)
-    return of_pixel, np.append(depth, FAR).take(of_pixel)
+    return of_pixel, np.concatenate((depth, (FAR,))).take(of_pixel)
 
 
 def paint_walls(frame: Frame, at: np.ndarray, strips: Strips, scene: Scene, eye: Eye, light: Light) -> None:
@@ -234,7 +234,7 @@ def smooth_tops(frame: Frame, strips: Strips, eye: Eye) -> None:
     """Where an upper edge goes through a pixel, mix what is below and above it."""
     height, width = eye.lens.height, eye.lens.width
     row = np.floor(strips.edge).astype(np.int32)
-    inside = np.flatnonzero((row > 0) & (row < height - 1))
+    inside = ((row > 0) & (row < height - 1)).nonzero()[0]
     inside = inside[frame.shows.take(row.take(inside) * width + strips.column.take(inside)) < THING_0]
     row = row.take(inside)
     at = row * width + strips.column.take(inside)

@@ -29,7 +29,7 @@ def reflect(frame: Frame, eye: Eye, light: Light) -> None:
     lower = frame.shows[(lens.height - half) * lens.width :]
     share_of = _WET if light.wet else _MIRRORS
     share = share_of.take(np.minimum(lower, HOUSE_0 - 1))
-    at = np.flatnonzero(share > 0)
+    at = (share > 0).nonzero()[0]
     if len(at) == 0:
         return
     share = share.take(at)
@@ -65,7 +65,7 @@ def add_halos(frame: Frame, things: Sequence[Thing], rows: np.ndarray, eye: Eye,
     on &= frame.depth.take(at) > depth - 0.5
     fog = min(1.0, light.thickness * 20)
     picture = frame.light.reshape(3, lens.height, lens.width)
-    nearest = sorted(np.flatnonzero(on).tolist(), key=lambda k: float(depth[k]))
+    nearest = sorted(on.nonzero()[0].tolist(), key=lambda k: float(depth[k]))
     for k in nearest[:_GLOWING]:
         radius = min(max(float((1.5 + 2.0 * fog) / depth[k]) * lens.focal, 1.5), lens.height / 3)
         r0, r1 = max(0, int(row[k] - 2 * radius)), min(lens.height, int(row[k] + 2 * radius) + 1)

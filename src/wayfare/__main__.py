@@ -1,0 +1,5 @@
+"""`python -m wayfare` is the command `wayfare`."""
+
+from wayfare.cli import main
+
+main()
