@@ -219,6 +219,13 @@ def test_every_square_has_its_sight_and_most_kinds_are_in_a_city(cities: list[Ci
     assert len({square.name for square in city.squares}) == len(city.squares)
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_two_small_cities_have_all_sights_between_them(seed: int) -> None:
+    one, two = ([square.sight for square in map.build(name, seed, 4).squares] for name in ("quellmar", "wirrabeck"))
+    assert len(one) == len(two) == 5
+    assert {*one, *two} == set(words.SIGHTS)
+
+
 def test_a_city_has_all_surfaces_and_most_kinds_of_things(city: City) -> None:
     assert set(np.unique(city.ground)) == set(range(len(GROUND)))
     kinds = {thing.kind for thing in city.things}

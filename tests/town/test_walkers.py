@@ -265,6 +265,15 @@ def test_cameras_turn_to_people_who_do_something(monkeypatch: pytest.MonkeyPatch
     assert album._turned_to_people(scene, times, "2024-06-21")[0] == 0
 
 
+def test_no_sight_is_left_out_where_there_are_few(village: City) -> None:
+    shots = [shot for shot in population(village, 0, 6, 0, 0, 36, 0).shots if shot.role == "tourist"]
+    assert len(village.squares) == 3
+    for square in village.squares:
+        aims = [np.degrees(np.arctan2(square.x - shot.x, square.y - shot.y)) - shot.heading for shot in shots]
+        gaps = [np.hypot(square.x - shot.x, square.y - shot.y) for shot in shots]
+        assert any(abs((aim + 180) % 360 - 180) < 15 and gap < 60 for aim, gap in zip(aims, gaps))
+
+
 def test_who_looks_sideways_looks_away_from_the_wall() -> None:
     walls = np.array([[0, 12, 120, 12, 5], [0, 40, 50, 40, 5]], np.float32)  # 2 m and, for a while, 30 m to the north
     street = replace(corner(), walls=walls)

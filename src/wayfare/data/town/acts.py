@@ -449,7 +449,7 @@ PLAYS: dict[str, Play] = {
     "chair": _play({_sit_at_table: 6, _eat_at_table: 2}),
     "stall": _play({_stand: 5, _buy: 3, _carry_fruit: 2, _walk_with_handbag: 2}),
     "square": _play({
-        _stand: 24, _talk: 18, _stand_with_bag: 9, _look: 12, _photograph: 9, _pigeons: 12, _feed_birds: 2,
+        _stand: 24, _talk: 18, _stand_with_bag: 9, _look: 12, _photograph: 9, _pigeons: 9, _feed_birds: 5,
         _hold_dog: 3, _guide: 1.8, _sit_down: 2, _hold_umbrella: 2, _play_ball: 1.2, _kick_ball: 1.5,
         _play_with_dog: 1.2, _fly_kite: 1, _cat: 1, _wait_with_suitcase: 2, _fly_over: 6, _chase_in_circles: 0.8,
     }),
@@ -458,7 +458,7 @@ PLAYS: dict[str, Play] = {
         _kick_ball: 2, _fly_kite: 2, _graze: 3, _chase_in_circles: 1, _fly_over: 8, _cat: 3, _stand: 12,
     }),
     "pond": _play({_ducks: 1}),
-    "shore": _play({_feed_ducks: 2, _stand: 5, _sit_down: 2, _talk: 2, _pigeons: 2}),
+    "shore": _play({_feed_ducks: 3, _stand: 4, _sit_down: 2, _talk: 2, _pigeons: 2}),
     "basin": _play({_sail: 3, _ducks: 2}),
 }  # fmt: skip
 SPEEDS: dict[Scene, float] = {_run: 2.4, _chase: 2.4, _skateboard: 2.6, _lead_group: 0.9}  # of scenes on the way, m/s

@@ -76,7 +76,7 @@ def build(name: str, seed: int, blocks: int = 6) -> City:
     ground = streets.surface(plan, crossings, CELL)
     districts = _districts(rng, plan, name, seed)
     site = Site(plan, network, ground, CELL, districts, rng)
-    _fill_blocks(site)
+    _fill_blocks(site, place, seed)
     for block in plan.blocks:
         _furnish_pavement(site, block)
     for street in plan.streets:
@@ -122,13 +122,13 @@ def _district_of(site: Site, block: Block) -> int:
     return next(k for k, d in enumerate(site.districts) if d.x0 <= x < d.x1 and d.y0 <= y < d.y1)
 
 
-def _fill_blocks(site: Site) -> None:
+def _fill_blocks(site: Site, place: Place, seed: int) -> None:
     """Decide what each block is, and build it."""
     rng, plan = site.rng, site.plan
     inner = [i for i, block in enumerate(plan.blocks) if plan.is_inner(block) and len(block.sides) == 4]
-    wanted = min(10, max(2, len(inner) // 3)) + max(0, (plan.inner**2 - 36) // 14)
+    wanted = min(10, max(2, -(-len(inner) // 3))) + max(0, (plan.inner**2 - 36) // 14)
     chosen = _spread(rng, plan, inner, wanted)
-    sights = [str(kind) for _ in range(wanted // 10 + 1) for kind in rng.permutation(np.array(words.SIGHTS))]
+    sights = _sights(rng, place, seed, wanted)
     left = [i for i in inner if i not in chosen]
     parks = set(rng.permutation(np.array(left))[: max(1, len(left) // 9)].tolist()) if left else set()
     quay = int(rng.integers(4))  # the side of the city that lies at the water
@@ -142,6 +142,15 @@ def _fill_blocks(site: Site) -> None:
             squares.lay_quay(site, block)
         else:
             houses.build(site, block, _district_of(site, block))
+
+
+def _sights(rng: np.random.Generator, place: Place, seed: int, count: int) -> list[str]:
+    """What stands on the squares: each sight before any comes twice. Two cities that are too small to have all of them
+    have those that the other one lacks, if they have five squares each."""
+    if count >= len(words.SIGHTS):
+        return [str(kind) for _ in range(count // 10 + 1) for kind in rng.permutation(np.array(words.SIGHTS))]
+    order = rng_for("town", seed, "sights").permutation(np.array(words.SIGHTS))
+    return [str(kind) for kind in np.roll(order, -5 * CITIES.index(place))[:count]]
 
 
 def _spread(rng: np.random.Generator, plan: Plan, candidates: list[int], count: int) -> list[int]:

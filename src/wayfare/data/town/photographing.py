@@ -18,6 +18,7 @@ from wayfare.core.seeds import rng_for
 from wayfare.data.town import life
 from wayfare.data.town.model import Camera, City, Direction, Season, Shot, Weather
 from wayfare.data.town.ways import Track
+from wayfare.data.town.words import SIGHTS
 
 Day = Callable[[str, str, str], tuple[Track, ...]]  # name, role, date: where someone is
 
@@ -116,6 +117,7 @@ class _Scene:
     points: np.ndarray
     headings: np.ndarray
     direction: Direction
+    square: int = -1  # whose sight it is of
 
 
 class _Album:
@@ -127,6 +129,8 @@ class _Album:
         self.shots: list[Shot] = []
         self.nights = self.panoramas = 0
         self._seen: dict[tuple[int, int], set[str]] = {}  # on which dates each place was photographed
+        # where sights are few, none is left out: those that nobody photographed so far
+        self._unseen = set(range(len(city.squares))) if len(city.squares) < len(SIGHTS) else set()
 
     def fill(self, role: str, names: Sequence[str], wanted: int) -> None:
         """Sequences by each in turn, until there are enough photographs; two by each if they are few."""
@@ -202,12 +206,15 @@ class _Album:
             found = make(self.city, track, spacing, frames, role, rng)
             known = [bool(self._seen.get(_cell(x, y), set()) - {date}) for x, y in found.points] if again else []
             value = len(found.times) + sum(known)
+            if found.square in self._unseen and len(found.times):
+                value += frames
             if value > most:
                 best, most = found, value
             if most >= frames * (1.8 if again else 1):
                 break
         if not len(best.times):  # no sight in reach
             best = _on_the_way(self.city, tracks[int(lengths.argmax())], spacing, frames, role, rng)
+        self._unseen.discard(best.square)
         return best
 
 
@@ -253,7 +260,9 @@ def _of_sight(city: City, track: Track, spacing: float, frames: int, role: str, 
     goes_on = near & same_side & np.append(True, np.diff(times) <= _LONGEST_PAUSE)
     if direction == "Backward" and rng.random() < 0.7:  # few photograph what they walk away from
         goes_on[:] = False
-    return _until(times, points, aim + rng.normal(0, 4, len(aim)), direction, goes_on)
+    scene = _until(times, points, aim + rng.normal(0, 4, len(aim)), direction, goes_on)
+    scene.square = nearest
+    return scene
 
 
 def _until(
