@@ -19,6 +19,7 @@ KINDS = {
     "task": ("wayfare.tasks", "steps"),
     "strategy": ("wayfare.strategies", "merge"),
     "topology": ("wayfare.topologies", "play"),
+    "exchange": ("wayfare.policies", "wants"),
     "partition": ("wayfare.data.partition", "__call__"),
     "engine": ("wayfare.engines", "call"),
 }

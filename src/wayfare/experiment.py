@@ -18,6 +18,7 @@ import torch
 
 from wayfare.components import build, find, name_of, settings_of
 from wayfare.core.device import Bench
+from wayfare.core.exchange import Exchange
 from wayfare.core.federation import Topology
 from wayfare.core.memory import Memories
 from wayfare.core.protocols import Client, Policy, Strategy, Task, Training
@@ -26,11 +27,12 @@ from wayfare.data.partition.heterogeneity import by_main_class
 from wayfare.data.partition.random import Random
 from wayfare.data.partition.split import Population, Split, load_split
 from wayfare.errors import ConfigError, unknown
+from wayfare.policies.fedtour import FedTour
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.tasks.objects import Objects
 from wayfare.topologies.server import Server
 
-COMPONENTS = ("task", "partition", "strategy", "topology")
+COMPONENTS = ("task", "partition", "strategy", "topology", "exchange")
 POOLED = "everyone"  # the one client of a pooled strategy
 
 
@@ -55,6 +57,7 @@ class Experiment:
     partition: Any = field(default_factory=lambda: Random(10))
     strategy: Strategy = field(default_factory=FedAvg)
     topology: Topology = field(default_factory=Server)
+    exchange: Exchange | None = None  # the policy of devices that meet: for the topology "encounters"
     training: Training = Training()
     evaluation: Evaluation = Evaluation()
     policy: Policy = Policy()
@@ -64,6 +67,8 @@ class Experiment:
     device: str = "auto"
 
     def __post_init__(self) -> None:
+        if self.exchange is None and hasattr(self.topology, "cast"):
+            object.__setattr__(self, "exchange", FedTour())
         _check_fit(self)
         _check_ranges(self)
 
@@ -106,6 +111,8 @@ class Experiment:
         lines = [f"{key} = {_toml(getattr(self, key))}" for key in ("name", "seed", "rounds", "device")]
         for section in (*COMPONENTS, "training", "evaluation", "policy"):
             part = getattr(self, section)
+            if part is None:
+                continue
             lines += ["", f"[{section}]"]
             if section in COMPONENTS:
                 lines.append(f"name = {_toml(name_of(section, part))}")
@@ -123,15 +130,33 @@ class Experiment:
         labels, source = self.task.labels, _source(self.partition)
         dealt = getattr(self.task, source)
         dealt = np.zeros(self.task.samples, np.int64) if dealt is None else dealt
-        split: Population = self.partition(dealt, rng_for(self.seed, "partition"))
+        rng = rng_for(self.seed, "partition")
+        if reserved := len(self.reserved()):
+            if source != "labels":
+                raise ConfigError(
+                    f"the topology keeps {reserved} samples back, which a partition of {source} cannot do"
+                )
+            kept = np.setdiff1d(np.arange(self.task.samples), self.reserved())
+            split: Population = _moved(self.partition(dealt[kept], rng), kept)
+        else:
+            split = self.partition(dealt, rng)
         wanted = getattr(self.topology, "groups", None) == 0 and split.groups is None
         if wanted and labels is not None and isinstance(split, Split):
             return by_main_class(split, labels, self.task.classes)  # the data brings no other groups
         return split
 
+    def reserved(self) -> np.ndarray:
+        """Samples of the pool that the topology keeps for itself (public pictures, say): no client gets them."""
+        count = int(getattr(self.topology, "reserve", 0))
+        if not count:
+            return np.empty(0, np.int64)
+        if count >= self.task.samples:
+            raise ConfigError(f"the topology keeps {count} samples back, but the task has only {self.task.samples}")
+        return rng_for(self.seed, "reserved").permutation(self.task.samples)[:count]
+
     def crowd(self, split: Population) -> Crowd:
         """Training and validation clients of this split."""
-        return Crowd(split, self.evaluation, self.seed, self.strategy.pooled)
+        return Crowd(split, self.evaluation, self.seed, self.strategy.pooled, hasattr(self.topology, "cast"))
 
     @property
     def where(self) -> str:
@@ -161,8 +186,11 @@ class _Scalars:
 class Crowd:
     """The clients of an experiment: those that train, those set aside for validation, and what each one holds."""
 
-    def __init__(self, split: Population, evaluation: Evaluation, seed: int, pooled: bool) -> None:
+    def __init__(
+        self, split: Population, evaluation: Evaluation, seed: int, pooled: bool, guests: bool = False
+    ) -> None:
         self._split, self._evaluation, self._seed, self._pooled = split, evaluation, seed, pooled
+        self._guests = guests
         aside = evaluation.validation_clients
         if aside:
             if aside >= len(split):
@@ -190,6 +218,8 @@ class Crowd:
         """What this client holds, and which part of it is kept from training."""
         if self._pooled and id == POOLED:
             return self._everyone
+        if self._is_guest(id):
+            return Client(id, np.empty(0, np.int64), np.empty(0, np.int64))
         samples = self._split[self._split.position(id)]
         if id in self.validation:
             return Client(id, samples, samples)
@@ -209,7 +239,20 @@ class Crowd:
         """How many samples this client can have trained or judged on."""
         if self._pooled and id == POOLED:
             return int(self.trained.sizes.sum())
-        return self._split.size(self._split.position(id))
+        return 0 if self._is_guest(id) else self._split.size(self._split.position(id))
+
+    def _is_guest(self, id: str) -> bool:
+        """A device of the topology's own, signage say, holds nothing."""
+        return self._guests and self._split.find(id) is None
+
+
+def _moved(split: Population, kept: np.ndarray) -> Population:
+    """A split of some samples as one of the whole pool."""
+    if not isinstance(split, Split):
+        raise ConfigError(
+            "this partition is a rule without drawn samples; a topology that keeps samples back needs those"
+        )
+    return Split(split.offsets, kept[split.indices], split.provenance | {"samples": None}, split.groups, split.numbers)
 
 
 class _Everyone(Population):
@@ -287,7 +330,7 @@ def override(table: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def _default_name(section: str) -> str:
-    return name_of(section, getattr(Experiment(), section))
+    return "fedtour" if section == "exchange" else name_of(section, getattr(Experiment(), section))
 
 
 def flatten(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -330,6 +373,8 @@ def _check_fit(e: Experiment) -> None:
         fits = sorted(e.strategy.topologies)
         raise ConfigError(f"{strategy} does not run on the topology {topology.lower()!r}; it runs on {fits}")
 
+    if e.exchange is not None and not hasattr(e.topology, "cast"):
+        raise ConfigError(f"[exchange] is for devices that meet, topology 'encounters'; this is {topology.lower()!r}")
     if not hasattr(type(e.task), _source(e.partition)):
         rule = name_of("partition", e.partition)
         raise ConfigError(f"the partition {rule!r} deals out {_source(e.partition)}, which {task} does not have")
@@ -343,7 +388,7 @@ def _source(partition: Any) -> str:
 def _check_ranges(e: Experiment) -> None:
     t, v, p = e.training, e.evaluation, e.policy
     for wanted, name, value in [
-        (e.rounds >= 1, "rounds", e.rounds),
+        (e.rounds >= (0 if hasattr(e.topology, "length") else 1), "rounds", e.rounds),
         (e.seed >= 0, "seed", e.seed),
         (t.epochs >= 1, "training.epochs", t.epochs),
         (t.iterations >= 0, "training.iterations", t.iterations),

@@ -89,6 +89,7 @@ class _Run:
     def __init__(self, experiment: Experiment, store: Store, listen: Listener) -> None:
         self.experiment, self.store, self.listen = experiment, store, listen
         self._bench: Bench | None = None
+        self.rounds = experiment.rounds  # 0: all that the topology has, known once there are clients
         self._remembering: set[str] = set()
 
     def go(self, engine: str | Any, workers: int, track: Sequence[str]) -> dict[str, Any]:
@@ -110,9 +111,11 @@ class _Run:
             machine.open(spec, str(store.folder), self.bench)
             if hasattr(machine, "deal_by"):
                 machine.deal_by(self.crowd.size_of)
-            federation = Federation(
+            self.federation = federation = Federation(
                 experiment.strategy, self.crowd.clients, machine, experiment.policy,
-                experiment.seed, experiment.rounds, self.crowd.size_of, self._heard,
+                experiment.seed, self.rounds, self.crowd.size_of, self._heard,
+                experiment.task, self.crowd.client, self._initial, experiment.reserved(), experiment.exchange,
+                f"{experiment.training} {experiment.where}", store.folder, lambda *how_far: self.listen("preparing", dict(zip(_HOW_FAR, how_far))),
             )  # fmt: skip
             first = len(store.lines)
             self._check_unchanged()
@@ -140,6 +143,9 @@ class _Run:
         split = experiment.split() if not (store.folder / "partition.safetensors").exists() else None
         self.crowd: Crowd = experiment.crowd(split if split is not None else self._stored_split())
         experiment.topology.check(len(self.crowd.clients))
+        if hasattr(experiment.topology, "length"):
+            everything = int(experiment.topology.length(len(self.crowd.clients)))
+            self.rounds = min(experiment.rounds or everything, everything)
         if not store.is_run() or store.read("experiment.toml").decode() != spec:
             store.write("experiment.toml", spec.encode())
         if split is not None:
@@ -168,11 +174,14 @@ class _Run:
             )
         return split
 
+    def _initial(self) -> Bundle:
+        """The strategy's state with the untrained network."""
+        bench = self.bench()
+        return self.experiment.strategy.start(self.experiment.task, bench.loaded(0, bench.initial))
+
     def _begin(self, federation: Federation, watchers: Sequence[Tracker]) -> Bundle:
         """Round 0: the untrained model."""
-        bench = self.bench()
-        start = federation.strategy.start(self.experiment.task, bench.loaded(0, bench.initial))
-        state = self.experiment.topology.start(federation, start)
+        state = self.experiment.topology.start(federation, self._initial())
         self._commit(Round(0, state, federation.traffic(0)), time.monotonic(), watchers)
         return state
 
@@ -193,7 +202,7 @@ class _Run:
         traffic, trained = round.traffic, time.monotonic()
         if traffic.examples:
             round.metrics["train/loss"] = traffic.loss / traffic.examples
-        if self._is_due(round.number):
+        if self._is_due(round.number) or round.milestone:
             self._evaluate(round)
         warnings = self._warnings(round)
         line = {
@@ -214,6 +223,8 @@ class _Run:
             "warnings": warnings,
             "experiment": fingerprint(self.experiment),
         }
+        if round.events:
+            line["events"] = round.events
         if self._improves(line):
             best = _model_file(round.state, round.number)
             line["best_sha256"] = hashlib.sha256(best).hexdigest()
@@ -235,7 +246,7 @@ class _Run:
 
     def _is_due(self, number: int) -> bool:
         every = self.experiment.evaluation.every
-        return every > 0 and (number % every == 0 or number == self.experiment.rounds)
+        return every > 0 and (number % every == 0 or number == self.rounds)
 
     def _check_void(self) -> None:
         limit, tail = self.experiment.policy.max_void, self.store.lines
@@ -248,7 +259,10 @@ class _Run:
     # ---- judging
 
     def _evaluate(self, round: Round) -> None:
-        settings, strategy = self.experiment.evaluation, self.experiment.strategy
+        settings, strategy, topology = self.experiment.evaluation, self.experiment.strategy, self.experiment.topology
+        if hasattr(topology, "assess"):  # there is no one model: it judges all of them
+            topology.assess(self.federation, round)
+            return
         judges = self.crowd.judges()
         if settings.test and strategy.personal:
             round.metrics |= self._ask(round, "test", judges, "test")[0]
@@ -324,7 +338,7 @@ class _Run:
 
     def _is_over(self) -> bool:
         settings = self.experiment.evaluation
-        if len(self.store.lines) > self.experiment.rounds:
+        if len(self.store.lines) > self.rounds:
             return True
         if not settings.patience:
             return False
@@ -338,11 +352,11 @@ class _Run:
         chosen = self._best_round() if self.experiment.evaluation.monitor else lines[-1]["round"]
         if self.experiment.evaluation.monitor:
             model = store.read("best.safetensors")
+            sha = ""
             if hashlib.sha256(model).hexdigest() != lines[chosen]["best_sha256"]:
                 raise StoreError(f"{store.folder / 'best.safetensors'} is damaged: its checksum does not match")
         else:
-            state = store.state(lines[-1])
-            model = _model_file(state, chosen)
+            model, sha = self._outcome(store.state(lines[-1]), chosen)
         store.write("model.safetensors", model)
         bundle = Bundle.unpack(model)
         summary = {
@@ -350,7 +364,7 @@ class _Run:
             "rounds": lines[-1]["round"],
             "best_round": chosen,
             "metrics": _newest([line for line in lines if line["round"] <= chosen]),
-            "model_sha256": store.memories.digest() if self.experiment.strategy.personal else digest(bundle["model"]),
+            "model_sha256": sha or digest(bundle["model"]),
             "seconds": seconds,
             "bytes_up": sum(line["bytes_up"] for line in lines),
             "bytes_down": sum(line["bytes_down"] for line in lines),
@@ -363,6 +377,14 @@ class _Run:
         }
         store.write("summary.json", summary)
         return summary
+
+    def _outcome(self, state: Bundle, round: int) -> tuple[bytes, str]:
+        """The model to use, and a digest of all models if there are several."""
+        personal = self.store.memories.digest() if self.experiment.strategy.personal else ""
+        if not hasattr(self.experiment.topology, "outcome"):
+            return _model_file(state, round), personal
+        model, sha = self.experiment.topology.outcome(self.federation, state)
+        return Bundle({"model": model}, {"round": round}).pack(), hashlib.sha256((sha + personal).encode()).hexdigest()
 
     def _heard(self, device: str) -> None:
         self.listen("device", {"device": device})

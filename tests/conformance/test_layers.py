@@ -13,7 +13,8 @@ LAYERS = {  # what each part may import of ours; errors are for everyone
     "data": {"data", "core.seeds"},
     "tasks": {"core", "data", "tasks"},
     "strategies": {"core", "strategies"},
-    "topologies": {"core"},
+    "topologies": {"core", "topologies", "data.contacts", "data.town.crowd"},
+    "policies": {"core", "policies", "data.cache"},
     "engines": {"core", "engines"},
     "reports": {"reports"},
 }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -91,6 +93,10 @@ class Device:
         """For the rest of this call, train on these samples instead."""
         self._client = replace(self.client, train=train)
 
+    def borrow(self, train: np.ndarray) -> None:
+        """For the rest of this call, hold these samples and no others; the device need not be one of the population."""
+        self._client = Client(self.id, train, np.empty(0, np.int64))
+
     def rng(self, purpose: str) -> np.random.Generator:
         """Random numbers that depend on run, round, device and purpose only."""
         return rng_for(self.seed, self.round, self.id, purpose)
@@ -118,9 +124,10 @@ class Device:
         net.train()
         parameters = [p for p in net.parameters() if p.requires_grad]
         optimizer = _optimizer(self.training, parameters, self.lr)
+        step = inspect.unwrap(type(optimizer).step)  # without the compiler, as below
         memo: dict[str, Any] = {}
         total, steps = torch.zeros((), device=self._bench.where), 0
-        for batch in self._batches(net, memo, iterations):
+        for batch in self._batches(net, memo, iterations or int(message.number("iterations"))):
             output = self.task.forward(net, batch)
             loss = self.task.loss(output, batch, memo)
             total += loss.detach()
@@ -130,7 +137,8 @@ class Device:
             loss.backward()  # type: ignore[no-untyped-call]
             if self.training.clip > 0:
                 nn.utils.clip_grad_norm_(parameters, self.training.clip)
-            optimizer.step()
+            with torch.no_grad():
+                step(optimizer)
             steps += 1
             if time.monotonic() > self.deadline:
                 raise TimeoutError(f"the round's deadline passed after {steps} local steps")
@@ -162,6 +170,20 @@ def seed_torch(seed: int, where: torch.device) -> None:
     torch.default_generator.manual_seed(seed)
     if where.type == "cuda":
         torch.cuda.manual_seed(seed)
+
+
+def _leave_the_compiler_out() -> None:
+    """torch's optimisers import its compiler, which takes each process seconds, only to tell it to keep off.
+
+    Nothing is compiled here, so these methods may just as well be called as they are.
+    """
+    for name in ("add_param_group", "zero_grad"):
+        method = getattr(getattr(torch.optim.Optimizer, name), "__wrapped__", None)
+        if method is not None and "torch._dynamo" not in sys.modules:
+            method.__dynamo_disable = method
+
+
+_leave_the_compiler_out()
 
 
 def _optimizer(training: Training, parameters: list[nn.Parameter], lr: float) -> torch.optim.Optimizer:

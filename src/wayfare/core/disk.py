@@ -16,7 +16,7 @@ from wayfare.errors import StoreError
 def write(path: Path, data: bytes) -> None:
     """Write a file under a temporary name, sync it, and rename it into place."""
     temporary = path.with_name(f".{path.name}.tmp")
-    with _explained(path, len(data), temporary):
+    with explained(path, len(data), temporary):
         make_folder(path.parent)
         _put(temporary, data, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.replace(temporary, path)  # noqa: PTH105
@@ -26,7 +26,7 @@ def write(path: Path, data: bytes) -> None:
 def append(path: Path, data: bytes) -> None:
     """Add to the end of a file and sync it."""
     size = path.stat().st_size if path.exists() else None
-    with _explained(path, len(data)):
+    with explained(path, len(data)):
         try:
             _put(path, data, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         except OSError:
@@ -39,7 +39,7 @@ def append(path: Path, data: bytes) -> None:
 
 def truncate(path: Path, size: int) -> None:
     """Cut a file to its first `size` bytes and sync it."""
-    with _explained(path, 0):
+    with explained(path, 0):
         handle = os.open(path, os.O_WRONLY)
         try:
             os.ftruncate(handle, size)
@@ -87,7 +87,8 @@ def _put(path: Path, data: bytes, flags: int) -> None:
 
 
 @contextlib.contextmanager
-def _explained(path: Path, size: int, temporary: Path | None = None) -> Iterator[None]:
+def explained(path: Path, size: int, temporary: Path | None = None) -> Iterator[None]:
+    """What the system says of a failed write, as a StoreError that names the file and the remedy."""
     try:
         yield
     except OSError as error:

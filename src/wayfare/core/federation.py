@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
 
 from wayfare.core.bundle import Bundle
-from wayfare.core.protocols import Engine, Policy, Population, Strategy
+from wayfare.core.exchange import Exchange
+from wayfare.core.protocols import Client, Engine, Policy, Population, Strategy, Task
 from wayfare.core.traffic import Traffic
 
 
@@ -21,6 +25,8 @@ class Round:
     void: bool = False
     metrics: dict[str, float] = field(default_factory=dict)
     per_client: dict[str, dict[str, float]] = field(default_factory=dict)
+    milestone: bool = False  # judged whatever evaluation.every says
+    events: dict[str, Any] = field(default_factory=dict)  # what else happened, for the run's log
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,15 @@ class Federation:
     rounds: int
     size_of: Callable[[str], int]
     heard: Callable[[str], None] = lambda device: None  # told of every admitted reply
+    # for a topology in which devices have models of their own
+    task: Task | None = None
+    client: Callable[[str], Client] | None = None  # what a device holds
+    initial: Callable[[], Bundle] | None = None  # the strategy's state with the untrained network
+    reserved: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))  # samples of the pool dealt to nobody
+    exchange: Exchange | None = None
+    about: str = ""  # how devices train, in words: names what a laboratory's result depends on
+    folder: Path = Path()
+    say: Callable[[str, int, int], None] = lambda text, done, total: None  # progress of long work before a round
 
     def traffic(self, round: int) -> Traffic:
         """The exchange of one round."""

@@ -8,16 +8,22 @@ import math
 import time
 import traceback
 from collections.abc import Callable
+from typing import Any
 
-from wayfare.core.bundle import Bundle
+import torch
+
+from wayfare.core.bundle import Bundle, Value
 from wayfare.core.device import Bench, Device
+from wayfare.core.exchange import PEER
 from wayfare.core.protocols import Failure
 
 Program = Callable[[Device, Bundle], Bundle]
 
 
 def train(device: Device, message: Bundle) -> Bundle:
-    """The client's half of a round."""
+    """The client's half of a round; on the samples that the message names, if it names some."""
+    if "samples" in message:
+        device.borrow(message["samples"]["train"].numpy())
     return device.strategy.client(device, message)
 
 
@@ -31,6 +37,45 @@ def evaluate(device: Device, message: Bundle) -> Bundle:
     return Bundle({}, {"n": max(n, 1), **{f"metric/{name}": float(value) for name, value in metrics.items()}})
 
 
+def meet(device: Device, message: Bundle) -> Bundle:
+    """Merge the device's own state with what a peer reported, train on, and count right answers.
+
+    The message holds the own state; `section@peer` what the peer sent, if there is a peer; `samples` the positions of
+    the pool on which the result is judged. Values: `n` and `n@peer` examples behind the two; `iterations` of training
+    after the merge; `test` to be judged on the test set (so many of its pictures, 0 for all); `own` to be judged on the
+    device's own held-out samples, before and after.
+    """
+    strategy, parts = device.strategy, message.tensors
+    own = Bundle({name: part for name, part in parts.items() if name != "samples" and not name.endswith(PEER)})
+    peer = Bundle({name.removesuffix(PEER): part for name, part in parts.items() if name.endswith(PEER)})
+    state, values, tensors = own, {"n": max(1, int(message.number("n")))}, {}  # type: Bundle, dict[str, Value], Any
+    if message.values.get("own"):
+        values["own_before"] = _own_score(device, own)
+    if peer.tensors:
+        said = Bundle(peer.tensors, {"n": int(message.number("n" + PEER))})
+        state = strategy.merge(own, [(device.id, strategy.report(own, int(message.number("n")))), ("peer", said)])
+    if iterations := int(message.number("iterations")):
+        told = strategy.send(state, device.id)
+        reply = strategy.client(device, Bundle(told.tensors, {**told.values, "iterations": iterations}))
+        state = strategy.merge(state, [(device.id, reply)])
+    if message.values.get("own"):
+        values["own_after"] = _own_score(device, state)
+    if "samples" in message or "test" in message.values:
+        net = device.network(strategy.resume(device, strategy.send(state, device.id))).eval()
+        at = message["samples"]["at"].numpy() if "samples" in message else None
+        right, total = device.task.tally(net, at, int(message.number("test")))  # type: ignore[attr-defined]
+        tensors["tally"] = {"right": torch.from_numpy(right), "total": torch.from_numpy(total)}
+    return Bundle({**state.tensors, **tensors} if message.values.get("keep") else tensors, values)
+
+
+def _own_score(device: Device, state: Bundle) -> float:
+    """Accuracy on what the device holds out; NaN has no place in a reply, so -1 stands for none."""
+    if not len(device.client.holdout):
+        return -1.0
+    net = device.network(device.strategy.resume(device, device.strategy.send(state, device.id))).eval()
+    return device.task.evaluate(net, device.client.holdout)["accuracy"]
+
+
 def keep_freed_memory() -> None:
     """Tell glibc not to hand freed memory back: otherwise every step maps its activations anew."""
     with contextlib.suppress(OSError, AttributeError):
@@ -39,8 +84,8 @@ def keep_freed_memory() -> None:
         library.mallopt(-3, 32 * 2**20)  # M_MMAP_THRESHOLD, its largest
 
 
-PROGRAMS: dict[str, Program] = {"train": train, "evaluate": evaluate}
-REMEMBERING = frozenset({"train"})  # programs after which a device's memory is kept
+PROGRAMS: dict[str, Program] = {"train": train, "evaluate": evaluate, "meet": meet, "look": meet}
+REMEMBERING = frozenset({"train", "meet"})  # programs after which a device's memory is kept
 
 
 def perform(bench: Bench, program: str, id: str, message: Bundle, deadline: float = math.inf) -> Bundle | Failure:

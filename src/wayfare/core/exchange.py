@@ -1,0 +1,135 @@
+"""What happens when devices meet: the contracts between the topology `encounters`, its policies and their predictors.
+
+Everything is an array with one entry per device (the ledger) or per direction of a meeting, so that the same lines
+serve thousands of simulated devices at once and one real device, whose arrays have length 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+PEER = "@peer"  # section "model@peer" of a message is the model that a peer sent
+
+Ledger = dict[str, np.ndarray]
+"""What devices keep about themselves. The topology keeps
+
+    score      Q, the accuracy of the device's model on its probe pictures; NaN while nobody has looked
+    can_send   transmissions left (txn)            sent    transmissions made
+    can_take   receptions left (rxn)               taken   receptions made
+
+and a policy adds columns of its own (`threshold`, ...). The topology never lets a device exceed what is left."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of the devices from the beginning, one entry (or row) per device."""
+
+    limit: np.ndarray  # L, how many transmissions and receptions together (Eq. 6); int64
+    score: np.ndarray  # Q at the beginning; NaN if the policy does without
+    examples: np.ndarray  # training samples held; int64
+    labels: np.ndarray  # how many of each class, int64 (devices, classes)
+    targets: np.ndarray  # O_c, the classes its owner cares about, bool (devices, classes), Eq. 4
+    stationary: np.ndarray  # signage: a model, no data; bool
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Devices that meet in one slot. Each pair is there in both directions: `me` hears the offer of `peer`."""
+
+    slot: int
+    me: np.ndarray  # int64: places in the ledger
+    peer: np.ndarray
+    heard: np.ndarray  # bool: the peer has announced itself (it can still send)
+    score: np.ndarray  # what the peer says its accuracy is; NaN if it does not say
+    chance: np.ndarray  # one number in [0, 1) per pair, the same in both directions
+    begins: np.ndarray  # bool: the contact begins in this slot
+    alike: np.ndarray  # bool: both hold the very same model (the digests they announce are equal)
+    facts: Facts
+    look: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    """The true accuracy of `me` after merging with `peer`, for each of these; only an oracle can do it."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What each direction of a meeting decides."""
+
+    wanted: np.ndarray  # bool: `me` asks for the peer's model
+    predicted: np.ndarray  # the accuracy it expects to have then; NaN where it has no idea
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Merges that happened in a slot, before anything is adopted."""
+
+    slot: int
+    me: np.ndarray
+    peer: np.ndarray
+    before: np.ndarray  # Q before and after, on the probe; NaN where the policy does not ask for it
+    after: np.ndarray
+    own_before: np.ndarray  # the same on the device's own held-out pictures; NaN where not asked for or none are held
+    own_after: np.ndarray
+    predicted: np.ndarray  # what was expected of each merge (Wish.predicted); NaN where there was no idea
+
+
+class Predictor(Protocol):
+    """How good would my model be after merging with this peer's?"""
+
+    def predict(self, mine: np.ndarray, meeting: Meeting) -> np.ndarray:
+        """The accuracy each `me` would have; `mine` is the accuracy it has."""
+
+
+class Exchange(Protocol):
+    """A policy of exchanges: who asks for whose model, and what becomes of it. A frozen dataclass of settings."""
+
+    @property
+    def limit(self) -> int:
+        """L; a plain field will do."""
+
+    scored: ClassVar[bool]  # devices must know how good their models are, at the beginning and after each merge
+    guarded: ClassVar[bool]  # devices also try a merge on pictures of their own before they adopt it
+    delegates: ClassVar[bool]  # what comes back is my own model, trained by the peer on its pictures
+
+    def predictor(self, laboratory: Laboratory) -> Predictor | None:
+        """What it predicts with, made before the tour begins; None if it does not predict."""
+
+    def begin(self, facts: Facts) -> Ledger:
+        """`can_send`, `can_take` and the policy's own columns."""
+
+    def listens(self, ledger: Ledger, meeting: Meeting) -> Ledger:
+        """The policy's own columns after a slot's announcements, before anybody asks (only those that changed)."""
+
+    def wants(self, ledger: Ledger, meeting: Meeting, predictor: Predictor | None) -> Wish:
+        """Who asks; a pure function of what it is given."""
+
+    def adopts(self, ledger: Ledger, outcome: Outcome) -> np.ndarray:
+        """Which merges are kept, bool; the others leave the device with the model it had."""
+
+    def took(self, ledger: Ledger, outcome: Outcome, adopted: np.ndarray) -> Ledger:
+        """The policy's own columns afterwards (only those that changed)."""
+
+
+class Laboratory(Protocol):
+    """Where models are made and merged to learn from, before the tour: FedTour, Sect. IV-A."""
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The class of each picture that may be trained on; a position in it is what `train` wants."""
+
+    @property
+    def classes(self) -> int: ...
+
+    def train(self, samples: Sequence[np.ndarray]) -> Sequence[Any]:
+        """A model for each of these sets of pictures, from the common base; an empty set gives the base itself."""
+
+    def merged(self, models: Sequence[Any], pairs: np.ndarray) -> np.ndarray:
+        """The accuracy of the mean of each pair of models, (pairs,); a pair (i, i) is model i itself."""
+
+    def rng(self, purpose: str) -> np.random.Generator: ...
+
+    @property
+    def key(self) -> str:
+        """Names everything a result depends on (data, network, training, seed): results may be kept under it."""

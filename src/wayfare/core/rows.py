@@ -1,0 +1,98 @@
+"""The states of many devices as rows of one file: a few in memory, however many there are.
+
+A row is never changed while a checkpoint may point to it: a new state goes to a free row, and the caller's ledger says
+which row is whose. So a checkpoint is only that ledger, and a crash at any instant leaves every row it needs intact.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from wayfare.core import disk
+from wayfare.core.bundle import Bundle, Weights, plain
+from wayfare.errors import StoreError
+
+
+class Rows:
+    """Bundles of one form, by row number. All their tensors have the same type, float32."""
+
+    def __init__(self, path: Path, form: Bundle) -> None:
+        self.path = path
+        self._form = {
+            section: {name: t.shape for name, t in weights.items()} for section, weights in form.tensors.items()
+        }
+        self._numel = sum(shape.numel() for weights in self._form.values() for shape in weights.values())
+        self._bytes = 4 * self._numel
+        self._free: list[int] = []
+        self._end = 0
+        self._sound: set[int] = set()  # rows whose checksum was looked at
+        self._new = False
+        with disk.explained(path, self._bytes):
+            disk.make_folder(path.parent)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            disk.sync_folder(path.parent)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._file)
+
+    def keep(self, *used: np.ndarray) -> None:
+        """From now on every row that is not among these may be overwritten."""
+        kept = np.unique(np.concatenate(used)) if used else np.empty(0, np.int64)
+        self._end = int(kept.max()) + 1 if len(kept) else 0
+        self._free = np.setdiff1d(np.arange(self._end), kept)[::-1].tolist()
+
+    def put(self, state: Bundle) -> tuple[int, int]:
+        """Write a state; returns its row and checksum."""
+        parts = [plain(state[section][name]).reshape(-1) for section, names in self._form.items() for name in names]
+        data = torch.cat(parts).numpy().view(np.uint8).data
+        row = self._free.pop() if self._free else self._end
+        self._end = max(self._end, row + 1)
+        with disk.explained(self.path, self._bytes):
+            done, at = 0, row * self._bytes
+            while done < self._bytes:
+                done += os.pwrite(self._file, data[done:], at + done)
+        self._sound.add(row)
+        self._new = True
+        return row, _checksum(data)
+
+    def get(self, row: int, checksum: int) -> Bundle:
+        """Read a state."""
+        data = bytearray(self._bytes)
+        try:
+            read = os.preadv(self._file, [data], row * self._bytes)
+        except OSError as error:
+            raise StoreError(f"cannot read {self.path}: {error.strerror or error}") from error
+        if row not in self._sound:
+            if read < self._bytes or _checksum(data) != checksum:
+                raise StoreError(
+                    f"{self.path} is damaged: the state in row {row} is not what was written there. "
+                    "A device's model is lost: begin a new run"
+                )
+            self._sound.add(row)
+        flat = torch.frombuffer(data, dtype=torch.float32)
+        tensors: dict[str, Weights] = {}
+        at = 0
+        for section, shapes in self._form.items():
+            tensors[section] = {}
+            for name, shape in shapes.items():
+                tensors[section][name] = flat[at : at + shape.numel()].view(shape)
+                at += shape.numel()
+        return Bundle(tensors)
+
+    def sync(self) -> None:
+        """Everything written so far is on the disk when this returns."""
+        if self._new:
+            with disk.explained(self.path, 0):
+                os.fsync(self._file)
+        self._new = False
+
+
+def _checksum(data: bytearray | memoryview) -> int:
+    """63 bits: equal states have equal ones, and different states different ones for all that can be expected."""
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little") >> 1

@@ -1,0 +1,225 @@
+"""What happens in one slot: who meets, who asks, what is sent, merged and adopted (FedTour, Algorithm 1, lines 6-29).
+
+All of it is a function of the ledger before the slot, so that both sides of an exchange merge what the other had, and
+the order of meetings does not matter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from wayfare.core.bundle import Bundle
+from wayfare.core.exchange import Ledger, Meeting, Outcome
+from wayfare.core.protocols import Failure
+from wayfare.core.seeds import rng_for
+from wayfare.core.traffic import Refusal, Traffic, admit
+from wayfare.data.contacts import matching, priorities
+from wayfare.errors import DeviceError
+from wayfare.topologies.tour import Tour, accuracy
+
+_CLAIM = 0.99  # the accuracy that a liar claims
+_LOOKED = 200_000  # merges whose accuracy an oracle remembers
+
+
+def play_slot(tour: Tour, number: int, slot: int, ledger: Ledger, traffic: Traffic) -> dict[str, Any]:
+    """Play a slot: the ledger is changed in place. Returns what happened, for the run's log."""
+    contacts, meeting = _who_meets(tour, number, slot, ledger)
+    events: dict[str, Any] = {"slot": slot, "contacts": contacts, "met": 0}
+    if not len(meeting.me):
+        return events
+    ledger |= tour.exchange.listens(ledger, meeting)
+    wish = tour.exchange.wants(ledger, meeting, tour.predictor)
+    wanted, predicted = wish.wanted & meeting.heard & (ledger["can_take"][meeting.me] > 0), wish.predicted
+    if tour.settings.matching == "best":
+        chosen = _best_offers(ledger, meeting, wanted, predicted)
+        meeting, wanted, predicted = _only(meeting, chosen), wanted[chosen], predicted[chosen]
+    events["met"] = len(meeting.me) // 2
+    np.add.at(ledger["meetings"], meeting.me, 1)
+    asked = np.flatnonzero(tour.link.affordable(ledger, meeting, wanted))
+    directions, events["cut"] = tour.link.fitting(tour.contacts, ledger, meeting, asked)
+    if len(directions):
+        events |= _exchange(tour, number, ledger, traffic, _only(meeting, directions), predicted[directions])
+    return events
+
+
+# ---- who meets whom
+
+
+def _who_meets(tour: Tour, number: int, slot: int, ledger: Ledger) -> tuple[int, Meeting]:
+    """At most one meeting per device (Eq. 5); for the best offer, everybody hears everybody first.
+
+    Who meets whom does not depend on the policy (unless transfers take longer than a slot), so that runs with the same
+    seed and different policies can be compared meeting by meeting.
+    """
+    pairs, distances = tour.contacts.at(slot)
+    seed, rule = tour.federation.seed, tour.settings.matching
+    chance = rng_for(seed, slot, "meet").random(len(pairs))
+    chosen = np.flatnonzero(~(ledger["busy"][pairs] > slot).any(1))
+    if rule != "best":
+        priority = priorities(rule, pairs, distances, rng_for(seed, slot, "matching"))
+        chosen = chosen[matching(pairs[chosen], priority[chosen])]
+    one, other = pairs[chosen].T
+    me, peer = np.concatenate([one, other]), np.concatenate([other, one])
+    heard = ledger["can_send"][peer] > 0
+    if tour.exchange.delegates:  # the peer must have pictures, and both must be able to send and to take
+        heard &= (tour.facts.labels[peer].sum(1) > 0) & (ledger["can_take"][peer] > 0) & (ledger["can_send"][me] > 0)
+    begins = ~tour.contacts.lasts(pairs[chosen], slot - 1, 1) if slot else np.ones(len(chosen), bool)
+    return len(pairs), Meeting(
+        slot=slot, me=me, peer=peer, heard=heard, score=np.where(tour.liars[peer], _CLAIM, ledger["score"][peer]),
+        chance=np.tile(chance[chosen], 2), begins=np.tile(begins, 2),
+        alike=ledger["check"][me] == ledger["check"][peer], facts=tour.facts, look=lambda mine, theirs: _look(tour, number, ledger, mine, theirs),
+    )  # fmt: skip
+
+
+def _best_offers(ledger: Ledger, meeting: Meeting, wanted: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+    """Who of those who want each other meet: the largest expected gain first. The others remain free (point 11)."""
+    gain = np.where(wanted, np.nan_to_num(predicted - ledger["score"][meeting.me]), -np.inf)
+    half = len(gain) // 2
+    either = np.maximum(gain[:half], gain[half:])
+    asked = np.flatnonzero(either > -np.inf)
+    pairs = np.column_stack([meeting.me[:half], meeting.peer[:half]])
+    kept = asked[matching(pairs[asked], -either[asked])]
+    return np.concatenate([kept, kept + half])
+
+
+def _only(meeting: Meeting, directions: np.ndarray) -> Meeting:
+    arrays = {f.name: getattr(meeting, f.name) for f in fields(meeting)}
+    return replace(meeting, **{n: a[directions] for n, a in arrays.items() if isinstance(a, np.ndarray)})
+
+
+# ---- what becomes of it
+
+
+def _exchange(
+    tour: Tour, number: int, ledger: Ledger, traffic: Traffic, asked: Meeting, predicted: np.ndarray
+) -> dict[str, Any]:
+    """Every direction of `asked` is a model on its way from `peer` to `me`."""
+    merges = _merged(tour, number, ledger, asked, traffic)
+    count = tour.link.account(ledger, asked, np.arange(len(asked.me)))
+    traffic.bytes_up += count * tour.link.size
+    traffic.bytes_down += count * tour.link.size
+    came = np.array([isinstance(merge, Bundle) for merge in merges])
+    tour.link.give_back(ledger, asked.me[~came])
+    events = {"failed": sum(isinstance(merge, Failure) for merge in merges)}
+    if not came.any():
+        return events
+    done = [merge for merge in merges if isinstance(merge, Bundle)]
+    outcome = _outcome(ledger, _only(asked, came), done, predicted[came])
+    adopted = tour.exchange.adopts(ledger, outcome)
+    for me, merge, yes in zip(outcome.me, done, adopted):
+        if yes:
+            tour.put(ledger, int(me), merge)
+    ledger["score"][outcome.me[adopted]] = outcome.after[adopted]
+    ledger |= tour.exchange.took(ledger, outcome, adopted)
+    takers = [tour.ids[i] for i in outcome.me]
+    traffic.clients.extend(takers)
+    return events | {
+        "taker": takers,
+        "giver": [tour.ids[i] for i in outcome.peer],
+        "predicted": _rounded(outcome.predicted),
+        "before": _rounded(outcome.before),
+        "after": _rounded(outcome.after),
+        "adopted": adopted.tolist(),
+    }
+
+
+def _merged(tour: Tour, number: int, ledger: Ledger, asked: Meeting, traffic: Traffic) -> list[Bundle | Failure | None]:
+    """For each direction the new state (and its tally), or why there is none; None: it was refused at the gate."""
+    said = _reports(tour, number, ledger, asked, traffic)
+    merges: list[Bundle | Failure | None] = [None] * len(said)
+    told = [(k, int(asked.me[k]), report) for k, report in enumerate(said) if report is not None]
+    if not (tour.exchange.scored or tour.exchange.guarded or tour.settings.iterations):
+        for k, me, report in told:  # only a mean: no device has to be asked
+            own = tour.held(ledger, me)
+            mine = tour.strategy.report(own, int(tour.examples[me]))
+            merges[k] = tour.strategy.merge(own, [(tour.ids[me], mine), ("peer", report)])
+        return merges
+    extra = {"keep": True, "iterations": tour.settings.iterations, "own": tour.exchange.guarded}
+    requests = ((tour.ids[me], tour.message(number, ledger, me, report, extra)) for _, me, report in told)
+    for (k, _, _), (id, reply) in zip(told, tour.call("meet", requests)):
+        tour.admitted(id, "meet", reply, traffic)
+        merges[k] = reply
+    return merges
+
+
+def _reports(tour: Tour, number: int, ledger: Ledger, asked: Meeting, traffic: Traffic) -> list[Bundle | None]:
+    """What each peer sends, if it passes the gate of the one who asked."""
+    if tour.exchange.delegates:  # my own model, trained on the peer's pictures
+        sent = (
+            tour.strategy.send(tour.held(ledger, int(me)), tour.ids[peer]) for me, peer in zip(asked.me, asked.peer)
+        )
+        requests = [
+            (tour.ids[peer], Bundle(told.tensors, {**told.values, "round": number}))
+            for peer, told in zip(asked.peer, sent)
+        ]
+        replies = [tour.admitted(id, "train", reply, traffic) for id, reply in tour.call("train", requests)]
+    else:
+        replies = [tour.strategy.report(tour.held(ledger, int(peer)), int(tour.examples[peer])) for peer in asked.peer]
+    reports: list[Bundle | None] = []
+    for me, peer, reply in zip(asked.me.tolist(), asked.peer.tolist(), replies):
+        reports.append(None if reply is None else _through_the_gate(tour, number, ledger, me, peer, reply, traffic))
+    return reports
+
+
+def _through_the_gate(
+    tour: Tour, number: int, ledger: Ledger, me: int, peer: int, reply: Bundle, traffic: Traffic
+) -> Bundle | None:
+    own, examples = tour.held(ledger, me), int(tour.examples[peer])
+    tensors = _lie(tour, number, peer, reply) if tour.liars[peer] else reply.tensors
+    said = Bundle(tensors, {"n": examples, "round": number})
+    try:
+        admit(said, tour.strategy.report(own, 1).tensors, own.tensors, tour.federation.policy, number, examples)
+    except Refusal as refusal:
+        traffic.refused.append({"device": tour.ids[peer], "to": tour.ids[me], "reason": str(refusal)})
+        return None
+    return said
+
+
+def _lie(tour: Tour, number: int, peer: int, reply: Bundle) -> dict[str, dict[str, torch.Tensor]]:
+    rng = rng_for(tour.federation.seed, number, tour.ids[peer], "lie")
+
+    def instead(tensor: torch.Tensor) -> torch.Tensor:
+        if tour.settings.lie == "nan":
+            return torch.full_like(tensor, math.nan)
+        noise = torch.from_numpy(rng.standard_normal(tuple(tensor.shape)).astype(np.float32))
+        return noise * tensor.std() if tensor.numel() > 1 else noise
+
+    return {section: {name: instead(t) for name, t in weights.items()} for section, weights in reply.tensors.items()}
+
+
+def _outcome(ledger: Ledger, taken: Meeting, merges: list[Bundle], predicted: np.ndarray) -> Outcome:
+    after = np.array([accuracy(merge) for merge in merges])
+    own = np.array([[merge.number(name, -1.0) for name in ("own_before", "own_after")] for merge in merges])
+    own[own < 0] = math.nan  # it holds none out
+    before = ledger["score"][taken.me]
+    return Outcome(taken.slot, taken.me, taken.peer, before, after, own[:, 0], own[:, 1], predicted)
+
+
+def _look(tour: Tour, number: int, ledger: Ledger, mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+    """What an oracle sees: the accuracy after each of these merges. The same two models are looked at once."""
+    keys = [(int(ledger["check"][a]), int(ledger["check"][b])) for a, b in zip(mine, theirs)]
+    pairs = dict(zip(keys, zip(mine.tolist(), theirs.tolist())))
+    if len(tour.looked) + len(pairs) > _LOOKED:
+        tour.looked.clear()
+    new = {key: pair for key, pair in pairs.items() if key not in tour.looked}
+
+    def requests() -> Iterator[tuple[str, Bundle]]:
+        for a, b in new.values():
+            said = tour.strategy.report(tour.held(ledger, b), int(tour.examples[b]))
+            yield tour.ids[a], tour.message(number, ledger, a, said)
+
+    for key, (id, reply) in zip(new, tour.call("look", requests())):
+        if isinstance(reply, Failure):
+            raise DeviceError(id, "look", reply.reason, reply.detail)
+        tour.looked[key] = accuracy(reply)
+    return np.array([tour.looked[key] for key in keys])
+
+
+def _rounded(values: np.ndarray) -> list[float | None]:
+    return [None if math.isnan(value) else round(float(value), 6) for value in values]

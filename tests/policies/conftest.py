@@ -1,0 +1,8 @@
+"""`tour.py` beside this file is imported by name."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
