@@ -22,11 +22,13 @@ from wayfare.data.partition.split import Split
 from wayfare.errors import ConfigError
 from wayfare.experiment import COMPONENTS, Crowd, Evaluation, Experiment, flatten, override
 from wayfare.strategies.centralised import Centralised
+from wayfare.policies.fedtour import FedTour
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.fedproto import FedProto
 from wayfare.strategies.local import Local
 from wayfare.tasks.objects import Objects
 from wayfare.tasks.places import Places
+from wayfare.topologies.encounters import Encounters
 from wayfare.topologies.hierarchy import Hierarchy
 from wayfare.topologies.server import Server
 
@@ -53,6 +55,8 @@ def made(cls: type, other: bool) -> Any:
             values[field.name] = 'a "path"/ü\\n'
     if cls is Places:
         values["sequences"] = 0  # goes with one way of mining only
+    if other and issubclass(cls, FedTour):
+        values |= {"raise_by": 1.3, "predict_with": "regressor"}  # a factor that raises; what reads the study's file
     return cls(**values)
 
 
@@ -66,7 +70,8 @@ EVERY = [(kind, name, other) for kind in COMPONENTS for name in names(kind) for 
 def test_every_component_goes_through_toml(kind, name, other) -> None:
     component = made(find(kind, name), other)
     task = {"task": Places()} if hasattr(component, "source") else {}  # a rule that deals out photographs
-    experiment = Experiment(**{kind: component}, **task, seed=3)
+    meets = {"topology": Encounters()} if kind == "exchange" else {}
+    experiment = Experiment(**{kind: component}, **task, **meets, seed=3)
     back = Experiment.from_toml(experiment.to_toml())
     assert back == experiment
     assert getattr(back, kind) == component and type(getattr(back, kind)) is type(component)
@@ -178,7 +183,7 @@ def test_the_name_is_the_files_unless_given(tmp_path) -> None:
         ('[strategy]\nname = "fedagv"', "unknown strategy 'fedagv'; did you mean 'fedavg'"),
         ('[partition]\nname = "random"', "partition 'random': clients must be given"),
         ('[partition]\nname = "shard"\nclients = 2', "unknown partition 'shard'; did you mean 'shards'"),
-        ('[topology]\nname = "star"', "unknown topology 'star'.* Known: hierarchy, server"),
+        ('[topology]\nname = "star"', "unknown topology 'star'.* Known: encounters, hierarchy, server"),
         ("[strategy]\nname = 3", "strategy.name = 3: text is wanted"),
         ('strategy = "fedavg"', r"strategy = 'fedavg': a table is wanted, \[strategy\]"),
         ("training = 3", r"training = 3: a table is wanted, \[training\]"),
@@ -260,7 +265,9 @@ def test_a_strategy_that_does_not_run_in_groups(strategy) -> None:
     with pytest.raises(ConfigError) as told:
         Experiment(strategy=strategy, topology=Hierarchy(groups=2))
     name = type(strategy).__name__
-    assert str(told.value) == f"{name} does not run on the topology 'hierarchy'; it runs on ['server']"
+    runs = sorted(strategy.topologies)
+    assert "hierarchy" not in runs
+    assert str(told.value) == f"{name} does not run on the topology 'hierarchy'; it runs on {runs}"
 
 
 def test_a_topology_of_ones_own_is_tried() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 from xml.parsers import expat
 
 import numpy as np
@@ -33,6 +34,10 @@ _LATITUDE, _LONGITUDE, _METRES = tables.number(-90, 90), tables.number(-180, 180
 _SECONDS = tables.number(-3e11, 3e11)  # a hundred centuries
 
 
+# What times count from: a midnight, each device's own start, or some hour of a day that all have been moved to.
+Since = Literal["midnight", "start", "opening"]
+
+
 @dataclass(frozen=True)
 class Fixes:
     """Where devices were: the usable rows of one file."""
@@ -46,6 +51,7 @@ class Fixes:
     geographic: bool
     dated: bool
     gap: float = 900.0  # seconds without a row after which a device is usually taken to be absent
+    since: Since = "midnight"
 
 
 @dataclass(frozen=True)
@@ -184,7 +190,7 @@ def _plain(
 def _walk(source: Source, problems: Problems) -> Fixes:
     rows, lines = _plain(source, (_SECONDS, _METRES, _METRES), "t x y", problems)
     numbers = np.array(rows, float).reshape(-1, 3)
-    return _one_device(source.name, numbers[:, 0], numbers[:, 1:], lines, geographic=False)
+    return replace(_one_device(source.name, numbers[:, 0], numbers[:, 1:], lines, geographic=False), since="start")
 
 
 def _one_device(file: Path, times: np.ndarray, places: np.ndarray, lines: Sequence[int], geographic: bool) -> Fixes:
@@ -285,7 +291,8 @@ def _visits(source: Source, places: Source, problems: Problems) -> Fixes:
     devices, lines = [table[names["device"]][row] for row in chosen], [table.lines[row] for row in chosen]
     still = np.zeros(len(lines), bool)
     # people who photograph at one attraction and then at another were in the park in between
-    return Fixes(source.name, devices, times[chosen] % 86400, where[chosen], still, lines, True, False, gap=5400.0)
+    times, where = times[chosen] % 86400, where[chosen]
+    return Fixes(source.name, devices, times, where, still, lines, True, False, gap=5400.0, since="opening")
 
 
 def _quiet_hour(times: np.ndarray) -> int:

@@ -21,12 +21,14 @@ import numpy as np
 
 from wayfare.data import earth, trace_files, trace_sources
 from wayfare.data.findings import Findings, Problems, Progress
+from wayfare.data.near import each_slot
 from wayfare.data.trace_files import Fixes, Meetings
+from wayfare.data.trace_rows import DAY, FAR, Days, folded, folded_meetings, in_space, numbered, usable, window_of
 from wayfare.errors import ConfigError, DataError
 
 MAX_SLOTS = 1_000_000
 MAX_CELLS = 20_000_000  # slots times devices
-FAR = 500_000.0  # metres; positions this far from the others are errors, and too far for one flat map
+MAX_SPEED = 70.0  # metres a second: of a fast train
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Traces:
     origin: tuple[float, float]  # latitude and longitude of (0, 0), or its x and y in the file
     geographic: bool  # which of the two
     problems: Problems = field(default_factory=Problems, repr=False, compare=False)
+    dropped: int = 0  # devices of which nothing is left: no row can be used, or none is in the window
 
     @property
     def present(self) -> np.ndarray:
@@ -67,40 +70,64 @@ class Contacts:
     slots: np.ndarray  # int64 (contacts,), ascending
     pairs: np.ndarray  # int64 (contacts, 2): places in `devices`
     problems: Problems = field(default_factory=Problems, repr=False, compare=False)
+    length: int = 0  # slots in all, where they do not end with the last contact
+    dropped: int = 0  # devices that have no contact in the window
 
 
 recognises = trace_sources.recognises
 
 
-def load(path: Path, slot: float = 30.0, strict: bool = False, gap: float | None = None) -> Traces | Contacts:
+def load(
+    path: Path,
+    slot: float = 30.0,
+    strict: bool = False,
+    gap: float | None = None,
+    window: str = "",
+    fold: bool = False,
+    max_speed: float = math.inf,
+) -> Traces | Contacts:
     """Traces or contacts from a file, folder or archive, whatever its form.
 
     A device counts as absent where it has no row for more than `gap` seconds: 15 minutes if not said otherwise, and 90
-    between visits to attractions. Rows that cannot be used are listed in `problems` of what is returned, or raised at
-    once if `strict`.
+    between visits to attractions. Only the `window` of each day is kept, as "06:00-18:00" (nothing: all); it is one of
+    UTC if the file's times have zones. With `fold` all days become one, in which each device appears once for each of
+    its days, as name/2024-06-21; walks that each have their own start all begin at 0. Rows that cannot be used, also
+    because a device would have to move faster than `max_speed` metres a second, are listed in `problems` of what is
+    returned, or raised at once if `strict`. Devices of which nothing is left are counted in `dropped`.
     """
-    if not 0.1 <= slot <= 86400:
+    if not 0.1 <= slot <= DAY:
         raise ConfigError(f"a slot lasts {slot} s: expected 0.1 to 86400")
+    if not max_speed > 0 or (gap is not None and not gap >= 0):
+        raise ConfigError(f"max_speed {max_speed} and gap {gap}: expected metres a second above 0, seconds from 0 on")
+    window_of(window)
     problems = Problems(strict)
     found = trace_files.read(path, problems)
     used = [part for part in found if len(part.times)]
     if not used:
         reason = f": {problems.found[0]}" if problems.found else ""
         raise DataError(f"no row that can be used{reason}", path)
+    for part in found:
+        if not len(part.times):
+            problems.add("no row that can be used", part.file, remedy="mend or remove the file")
+    days = Days(slot, window, fold)
     meetings = [part for part in used if isinstance(part, Meetings)]
     if meetings:
-        return _contacts(meetings, slot, problems)
-    return _resampled([part for part in used if isinstance(part, Fixes)], slot, gap, problems)
+        return _contacts(meetings, days, problems)
+    fixes = [part for part in used if isinstance(part, Fixes)]
+    if window and any(part.since != "midnight" for part in fixes):
+        what = f"the window {window} cannot be cut out: these times do not say what time of the day it was"
+        raise DataError(what, fixes[0].file, remedy="leave the window empty")
+    return _resampled(fixes, days, gap, max_speed, problems)
 
 
 def check(path: Path, strict: bool = False, progress: Progress | None = None) -> Findings:
     """What is there, for `wayfare data check`: files far apart (a town's cities) are counted one by one."""
     try:
-        found = {path: load(path, strict=strict)}
+        found = {path: load(path, strict=strict, max_speed=MAX_SPEED)}
     except _FarApart as error:
         if not path.is_dir():
             raise
-        found = {file: load(file, strict=strict) for file in error.files}
+        found = {file: load(file, strict=strict, max_speed=MAX_SPEED) for file in error.files}
     if progress is not None:
         progress(len(found), len(found))
     problems = Problems()
@@ -111,6 +138,8 @@ def check(path: Path, strict: bool = False, progress: Progress | None = None) ->
         problems.count += data.problems.count - len(data.problems.found)
         before = "" if file == path else f"{file.name}: "
         counts |= {before + name: value for name, value in _counts(data).items()}
+        if data.dropped:
+            counts[before + "devices left out"] = data.dropped
     return Findings("traces", path, counts, problems)
 
 
@@ -148,92 +177,68 @@ class _FarApart(DataError):
         super().__init__(what, files[farthest], remedy="give one file at a time")
 
 
-def _resampled(parts: Sequence[Fixes], slot: float, gap: float | None, problems: Problems) -> Traces:
-    geographic = parts[0].geographic
+def _resampled(parts: Sequence[Fixes], days: Days, gap: float | None, max_speed: float, problems: Problems) -> Traces:
+    geographic, slot = parts[0].geographic, days.slot
     _on_one_map(parts)
-    kept = [_usable(part, problems) for part in parts]
-    devices, owner = _numbered([name for part, use in zip(parts, kept) for name in compress(part.devices, use)])
+    named = len(numbered([name for part in parts for name in part.devices])[0])
+    parts = [usable(part, max_speed, problems) for part in parts]
+    devices, owner = numbered([name for part in parts for name in part.devices])
     if not devices:
         what = f"no row that can be used: {problems.found[0]}"
         raise DataError(what, parts[0].file)
-    times = np.concatenate([part.times[use] for part, use in zip(parts, kept)])
-    places = np.concatenate([part.places[use] for part, use in zip(parts, kept)])
-    still = np.concatenate([part.stationary[use] for part, use in zip(parts, kept)])
+    dropped = named - len(devices)
+    if days.fold:
+        parts = [folded(part) for part in parts]
+        devices, owner = numbered([name for part in parts for name in part.devices])
+    times, places, still = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("times", "places", "stationary")
+    )
     stationary = np.zeros(len(devices), bool)
     stationary[owner[still]] = True
     origin, metres = _flat(places, geographic)
-    nearest = np.floor(times / slot + 0.5).astype(np.int64)
-    first, count = int(nearest.min()), int(nearest.max() - nearest.min()) + 1
+    first, count = days.span(np.floor(times / slot + 0.5).astype(np.int64), parts[0].file)
     if count > MAX_SLOTS or count * len(devices) > MAX_CELLS:
         what = f"{count} slots of {slot:g} s for {len(devices)} devices are too many"
-        raise DataError(what, parts[0].file, field="time", remedy="give fewer days, or choose longer slots")
+        raise DataError(what, parts[0].file, field="time", remedy="give fewer days, fold them or choose longer slots")
     positions = np.full((count, len(devices), 2), np.nan, np.float32)
     order = np.lexsort((times, owner))
     for device, rows in enumerate(np.split(order, np.flatnonzero(np.diff(owner[order])) + 1)):
         limit = math.inf if stationary[device] else parts[0].gap if gap is None else gap
         _fill(positions[:, device], times[rows], metres[rows], first, slot, limit)
+    positions[~days.inside(first + np.arange(count))] = np.nan
+    there = np.flatnonzero((~np.isnan(positions[..., 0])).any(axis=0))
+    if len(there) < len(devices):
+        dropped += len(devices) - len(there)
+        devices, positions = tuple(devices[device] for device in there), positions[:, there]
+        stationary = stationary[there]
     date, start = "", first * slot
     if parts[0].dated:
-        day = math.floor(start / 86400)
+        day = math.floor(start / DAY)
         date = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=day)).date().isoformat()
-        start -= 86400 * day
-    return Traces(devices, slot, start, date, positions, stationary, origin, geographic, problems)
+        start -= DAY * day
+    return Traces(devices, slot, start, date, positions, stationary, origin, geographic, problems, dropped)
 
 
 def _fill(track: np.ndarray, times: np.ndarray, places: np.ndarray, first: int, slot: float, gap: float) -> None:
     """One device's positions at the slots' times; a row too far from the others still counts for its nearest slot."""
     nearest = np.floor(times / slot + 0.5).astype(np.int64) - first
-    track[nearest] = places
+    within = (nearest >= 0) & (nearest < len(track))
+    track[nearest[within]] = places[within]
+    if len(times) < 2:
+        return
     low, high = math.ceil(times[0] / slot), math.floor(times[-1] / slot)
-    at = slot * np.arange(low, high + 1)
-    after = np.searchsorted(times, at).clip(1, max(len(times) - 1, 1))
-    if len(times) > 1:
-        near = times[after] - times[after - 1] <= gap
-        slots = np.arange(low, high + 1)[near] - first
-        for axis in (0, 1):
-            track[slots, axis] = np.interp(at[near], times, places[:, axis])
-
-
-def _usable(part: Fixes, problems: Problems) -> np.ndarray:
-    """Rows in the order of time for their device, and not on another continent than the rest."""
-    use = np.ones(len(part.times), bool)
-    owner = _numbered(part.devices)[1]
-    order = np.argsort(owner, kind="stable")
-    late = np.zeros(len(part.times), bool)
-    for rows in np.split(order, np.flatnonzero(np.diff(owner[order])) + 1):
-        highest = np.maximum.accumulate(part.times[rows])[:-1]
-        late[rows[1:]] = part.times[rows[1:]] <= highest
-    spots = _in_space(part)
-    distance = np.sqrt(((spots - np.median(spots, axis=0)) ** 2).sum(axis=1))
-    for row in np.flatnonzero(late | (distance > FAR)).tolist():
-        use[row] = False
-        line, device = part.lines[row], part.devices[row][:40]
-        if late[row]:
-            what = f"{device!r} has a row for this time or a later one already"
-            problems.add(what, part.file, line, "time", "sort its rows by time, and remove the second of a time")
-        else:
-            what = f"{distance[row] / 1000:.0f} km from where most are"
-            problems.add(what, part.file, line, remedy="mend or remove the line")
-    return use
+    slots = np.arange(max(low, first), min(high + 1, first + len(track)))
+    after = np.searchsorted(times, slot * slots).clip(1, len(times) - 1)
+    slots = slots[times[after] - times[after - 1] <= gap]
+    for axis in (0, 1):
+        track[slots - first, axis] = np.interp(slot * slots, times, places[:, axis])
 
 
 def _on_one_map(parts: Sequence[Fixes]) -> None:
-    centres = np.array([np.median(_in_space(part), axis=0) for part in parts])
+    centres = np.array([np.median(in_space(part), axis=0) for part in parts])
     distance = np.sqrt(((centres - centres[0]) ** 2).sum(axis=1))
     if distance.max() > FAR:
         raise _FarApart([part.file for part in parts], int(distance.argmax()), distance.max() / 1000)
-
-
-def _in_space(part: Fixes) -> np.ndarray:
-    """Metres in which the distance of two places is that of their coordinates, at the date line too."""
-    return earth.from_centre(part.places) if part.geographic else part.places
-
-
-def _numbered(names: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray]:
-    """The different names in the order in which they come, and for each one given its place among them."""
-    number: dict[str, int] = {}
-    places = [number.setdefault(name, len(number)) for name in names]
-    return tuple(number), np.array(places, np.int64)
 
 
 def _flat(places: np.ndarray, geographic: bool) -> tuple[tuple[float, float], np.ndarray]:
@@ -251,29 +256,25 @@ def _flat(places: np.ndarray, geographic: bool) -> tuple[tuple[float, float], np
 # ---- Who meets whom
 
 
-def _contacts(parts: Sequence[Meetings], slot: float, problems: Problems) -> Contacts:
-    times = np.concatenate([part.times for part in parts])
-    devices, met = _numbered([name for part in parts for pair in zip(part.ones, part.others) for name in pair])
-    pairs = met.reshape(-1, 2)
-    slots = np.floor(times / slot).astype(np.int64)
-    rows = np.unique(np.column_stack([slots - slots.min(), np.sort(pairs, axis=1)]), axis=0)
-    return Contacts(devices, slot, float(slots.min() * slot), rows[:, 0], rows[:, 1:], problems)
+def _contacts(parts: Sequence[Meetings], days: Days, problems: Problems) -> Contacts:
+    if days.fold:
+        parts = [folded_meetings(part) for part in parts]
+    slots = np.floor(np.concatenate([part.times for part in parts]) / days.slot).astype(np.int64)
+    names = [name for part in parts for pair in zip(part.ones, part.others) for name in pair]
+    first, count = days.span(slots, parts[0].file)
+    inside = days.inside(slots)
+    devices, met = numbered(list(compress(names, np.repeat(inside, 2))))
+    rows = np.unique(np.column_stack([slots[inside] - first, np.sort(met.reshape(-1, 2), axis=1)]), axis=0)
+    dropped = len(set(names)) - len(devices)
+    return Contacts(devices, days.slot, float(first * days.slot), rows[:, 0], rows[:, 1:], problems, count, dropped)
 
 
 def contacts_within(traces: Traces, radius: float = 50.0) -> Contacts:
-    """All pairs that are at most `radius` metres apart, slot by slot."""
-    from scipy.spatial import cKDTree
-
-    slots, pairs = [np.empty(0, np.int64)], [np.empty((0, 2), np.int64)]
-    for slot, (positions, present) in enumerate(zip(traces.positions, traces.present)):
-        there = np.flatnonzero(present)
-        if len(there) < 2:
-            continue
-        near = cKDTree(positions[there].astype(float)).query_pairs(radius, output_type="ndarray")
-        found = np.sort(there[near], axis=1)
-        pairs.append(found[np.lexsort((found[:, 1], found[:, 0]))])
-        slots.append(np.full(len(found), slot, np.int64))
-    return Contacts(traces.devices, traces.slot, traces.start, np.concatenate(slots), np.concatenate(pairs))
+    """All pairs that are at most `radius` metres apart, slot by slot; `contacts` gives them one slot at a time."""
+    found = list(each_slot(traces.positions, radius))
+    slots = np.repeat(np.arange(len(found)), [len(pairs) for pairs in found])
+    pairs = np.concatenate([np.empty((0, 2), np.int64), *found])
+    return Contacts(traces.devices, traces.slot, traces.start, slots, pairs, length=len(found))
 
 
 def encounters(contacts: Contacts) -> np.ndarray:

@@ -21,8 +21,17 @@ from wayfare.errors import DataError
 from wayfare.reports import page
 from wayfare.reports.figures import COLOURS, Curve, Figure, Key, colour, curve_figure
 from wayfare.reports.page import Html, tag
-from wayfare.reports.record import Record, find_runs, less_is_better
-from wayfare.reports.tables import NOTHING, human_bytes, human_seconds, number, rounds_done, spread
+from wayfare.reports.record import Record, find_runs, is_count, less_is_better
+from wayfare.reports.tables import (
+    NOTHING,
+    human_bytes,
+    human_seconds,
+    metric_spread,
+    metric_words,
+    number,
+    rounds_done,
+    spread,
+)
 
 _SEED_FOLDER = re.compile(r"seeds?[-_ =]?\d+", re.IGNORECASE)
 
@@ -74,7 +83,7 @@ class Group:
 
     @cached_property
     def bytes_sent(self) -> Spread:
-        return self.over(lambda record: record.bytes_up + record.bytes_down)
+        return self.over(lambda record: record.travelled)
 
     @cached_property
     def seconds(self) -> Spread:
@@ -154,7 +163,7 @@ class Comparison:
         """The group with the best mean; None where there is nothing to choose between."""
         means = [(value.mean, group) for group in self.groups if (value := group.metric(metric)) is not None]
         means = [(mean, group) for mean, group in means if math.isfinite(mean)]
-        if len(self.groups) < 2 or not means:
+        if len(self.groups) < 2 or not means or is_count(metric):
             return None
         sign = -1 if less_is_better(metric) else 1
         return max(means, key=lambda pair: sign * pair[0])[1]
@@ -342,7 +351,7 @@ def _in_words(comparison: Comparison, runs: int) -> str:
 
 
 def _results(comparison: Comparison) -> Html:
-    heads = ("group", "seeds", *comparison.metrics, "sent", "time", "refused", "cold")
+    heads = ("group", "seeds", *map(metric_words, comparison.metrics), "sent", "time", "refused", "cold")
     rows = [_result_row(comparison, group) for group in comparison.groups]
     notes = [note for note in comparison.notes if "not finished" not in note]
     words = "Mean ± sample standard deviation of the final value over seeds; the best mean is bold."
@@ -353,7 +362,7 @@ def _results(comparison: Comparison) -> Html:
 def _result_row(comparison: Comparison, group: Group) -> list[object]:
     cells: list[object] = [_named(comparison, group), number(group.n)]
     for metric in comparison.metrics:
-        text = spread(group.metric(metric), group.n)
+        text = metric_spread(metric, group.metric(metric), group.n)
         cells.append(tag("b", text) if comparison.best(metric) is group else text)
     refused = sum(len(record.refused) for record in group.records)
     cold = sum(len(record.cold) for record in group.records)
@@ -368,11 +377,13 @@ def _named(comparison: Comparison, group: Group) -> Html:
 
 def _figures(comparison: Comparison) -> list[Figure]:
     figures = []
+    tours = all(record.is_tour for group in comparison.groups for record in group.records)
+    words = "sent from device to device" if tours else "sent up and down"
     for index, metric in enumerate(comparison.metrics):
         found = [_curve(group, at, metric) for at, group in enumerate(comparison.groups)]
         curves = [curve for curve in found if curve is not None]
         if curves:
-            figures.append(curve_figure(f"curve-{index}", metric, curves))
+            figures.append(curve_figure(f"curve-{index}", metric_words(metric), curves, metric, words))
     return figures
 
 

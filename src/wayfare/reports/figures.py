@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from wayfare.reports.record import Clients, Record, less_is_better
+from wayfare.reports.record import Clients, Record, is_count, less_is_better
 from wayfare.reports.tables import human_bytes, number, plain
 
 COLOURS = 12  # the style sheet defines c1 to c12
@@ -95,10 +95,12 @@ def metric_figures(record: Record) -> list[Figure]:
     return figures
 
 
-def curve_figure(name: str, title: str, curves: Sequence[Curve]) -> Figure:
-    """Curves that the reader can lay over rounds or over bytes sent."""
+def curve_figure(
+    name: str, title: str, curves: Sequence[Curve], metric: str = "", sent_words: str = "sent up and down"
+) -> Figure:
+    """Curves that the reader can lay over rounds or over bytes sent; `metric` where it is not called as the title."""
     most = max((max(curve.sent, default=0) for curve in curves), default=0)
-    scale, unit = _unit(most)
+    scale, unit = decimal_unit(most)
     traces, rounds, sent = [], [], []
     for curve in sorted(curves, key=lambda c: not any(c.band)):  # bands lie below the lines
         for trace, over_rounds, over_sent in _curve_traces(curve, scale):
@@ -107,9 +109,10 @@ def curve_figure(name: str, title: str, curves: Sequence[Curve]) -> Figure:
             sent.append(over_sent)
     layout = plain_layout(hovermode="x unified" if len(curves) <= 8 else "closest")
     layout["xaxis"]["title"] = axis_title("round")
-    over = {"rounds": {"x": rounds, "title": "round"}, "bytes": {"x": sent, "title": f"sent up and down, {unit}"}}
+    over = {"rounds": {"x": rounds, "title": "round"}, "bytes": {"x": sent, "title": f"{sent_words}, {unit}"}}
     spec = {"data": [dict(trace, x=x) for trace, x in zip(traces, rounds)], "layout": layout, "over": over}
-    return Figure(name, title, _curves_in_words(title, curves), spec, tuple(curve.key for curve in curves))
+    words = _curves_in_words(title, curves, metric or title)
+    return Figure(name, title, words, spec, tuple(curve.key for curve in curves))
 
 
 def client_figure(name: str, measure: str, clients: Clients) -> Figure:
@@ -159,7 +162,7 @@ def traffic_figure(record: Record) -> Figure | None:
     most = max((line.bytes_up + line.bytes_down for line in lines), default=0)
     if not most:
         return None
-    scale, unit = _unit(most)
+    scale, unit = decimal_unit(most)
     keys = (Key("up", "up, to the server", "@c1"), Key("down", "down, to the clients", "@c2"))
     kind: dict[str, Any] = {"type": "bar"}
     if len(lines) > _FEW_BARS:  # bars thinner than a pixel flicker
@@ -180,7 +183,12 @@ def traffic_figure(record: Record) -> Figure | None:
 def embed(figures: Iterable[Figure]) -> str:
     """The specifications as JSON that may stand inside an HTML page."""
     specs = {figure.id: _json_ready(figure.spec) for figure in figures}
-    text = json.dumps(specs, separators=(",", ":"), allow_nan=False)
+    return in_script(specs)
+
+
+def in_script(content: Any) -> str:
+    """JSON that may stand inside an HTML page."""
+    text = json.dumps(content, separators=(",", ":"), allow_nan=False)
     # Valid JSON either way; without these characters nothing in it can end the script element that holds it.
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -219,14 +227,14 @@ def _curve_traces(curve: Curve, scale: float) -> Iterable[tuple[dict[str, Any], 
     yield line, list(curve.rounds), sent
 
 
-def _curves_in_words(title: str, curves: Sequence[Curve]) -> str:
+def _curves_in_words(title: str, curves: Sequence[Curve], metric: str) -> str:
     parts = []
     for curve in curves:
         if curve.values:
             ends = f"{number(curve.values[0])} to {number(curve.values[-1])}"
             parts.append(f"{curve.key.name} from {ends}")
-    aim = "lower is better" if less_is_better(title) else "higher is better"
-    return f"{title} over rounds ({aim}): " + "; ".join(parts) + "."
+    aim = "" if is_count(metric) else " (lower is better)" if less_is_better(metric) else " (higher is better)"
+    return f"{title} over rounds{aim}: " + "; ".join(parts) + "."
 
 
 def _histogram(counts: np.ndarray, edges: np.ndarray) -> dict[str, Any]:
@@ -359,7 +367,7 @@ def axis_title(text: str) -> dict[str, Any]:
     return {"text": text, "font": {"size": 12}}
 
 
-def _unit(most: float) -> tuple[float, str]:
+def decimal_unit(most: float) -> tuple[float, str]:
     """The decimal unit in which the largest value reads best."""
     for scale, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if most >= scale:

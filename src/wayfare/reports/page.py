@@ -112,11 +112,13 @@ def legend(keys: Iterable[Key]) -> Html:
     return tag("div", *buttons, class_="legend", role="group", aria_label="Shown in the figures")
 
 
-def axis_choice() -> Html:
-    """Curves over rounds, or over what they cost in bytes."""
-    options = (("rounds", "rounds"), ("bytes", "bytes sent"))
+ROUNDS_OR_BYTES = (("rounds", "rounds"), ("bytes", "bytes sent"))
+
+
+def axis_choice(options: Sequence[tuple[str, str]] = ROUNDS_OR_BYTES, name: str = "over") -> Html:
+    """Curves over rounds, or over what they cost in bytes; `name` tells several choices on a page apart."""
     radios = [
-        tag("label", _radio(value, first=i == 0), tag("span", words), class_="choice")
+        tag("label", _radio(name, value, first=i == 0), tag("span", words), class_="choice")
         for i, (value, words) in enumerate(options)
     ]
     return tag("fieldset", tag("legend", "Curves over"), *radios, class_="toggle")
@@ -142,9 +144,12 @@ def picture(jpeg: bytes, words: str, width: int, height: int) -> Html:
     return Html(f'<img src="data:image/jpeg;base64,{data}" alt="{html.escape(_line(words))}" {shape}>')
 
 
-def document(title: str, header: Html, sections: Sequence[Html], drawn: Sequence[Figure], style: str = "") -> str:
-    """The whole page; `style` is what its style sheet has beyond that of all pages. Without figures, no script runs."""
+def document(
+    title: str, header: Html, sections: Sequence[Html], drawn: Sequence[Figure], style: str = "", script: str = ""
+) -> str:
+    """The whole page; `style` and `script` are what it has beyond all pages. Without these or figures none runs."""
     scripts = [_library(), figures.SCRIPT] if drawn else []
+    scripts += [script] if script else []
     policy = (
         f"default-src 'none'; script-src {' '.join(map(_hash, scripts)) or _NONE}; style-src 'unsafe-inline'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
@@ -167,7 +172,7 @@ def document(title: str, header: Html, sections: Sequence[Html], drawn: Sequence
         tag("noscript", tag("p", _WITHOUT_SCRIPT, class_="banner")) if scripts else None,
         tag("main", *sections, id="main"),
         tag("footer", "Written by Wayfare. This page is complete in itself and fetches nothing."),
-        tag("script", Html(figures.embed(drawn)), type="application/json", id="figure-data") if scripts else None,
+        tag("script", Html(figures.embed(drawn)), type="application/json", id="figure-data") if drawn else None,
         *(tag("script", Html(script)) for script in scripts),
     )
     return "<!doctype html>\n" + tag("html", head, body, lang="en") + "\n"
@@ -220,8 +225,8 @@ def _plot(figure: Figure, titles: bool) -> Html:
     return tag("figure", tag("figcaption", figure.title, class_=None if titles else "unseen"), plot)
 
 
-def _radio(value: str, first: bool) -> Html:
-    return tag("input", type="radio", name="over", value=value, **({"checked": ""} if first else {}))
+def _radio(name: str, value: str, first: bool) -> Html:
+    return tag("input", type="radio", name=name, value=value, **({"checked": ""} if first else {}))
 
 
 def _word_kind(value: object) -> str | None:
@@ -338,7 +343,8 @@ column-gap:32px;font-size:.93rem}
 .choice input{position:absolute;inset:0;opacity:0;margin:0;cursor:pointer}
 .choice span{border:1px solid var(--line);padding:4px 13px;font-size:.9rem}
 .choice:first-of-type span{border-radius:99px 0 0 99px}
-.choice:last-of-type span{border-radius:0 99px 99px 0;margin-left:-1px}
+.choice+.choice span{margin-left:-1px}
+.choice:last-of-type span{border-radius:0 99px 99px 0}
 .choice input:checked+span{background:var(--ink);color:var(--surface);border-color:var(--ink)}
 .choice input:focus-visible+span{outline:2px solid var(--accent);outline-offset:2px}
 .legend{display:flex;flex-wrap:wrap;gap:2px 6px;margin-left:-9px}

@@ -28,6 +28,9 @@ EXPERIMENT, ROUNDS, PARTITION, ENVIRONMENT, SUMMARY = (
 # Words in a metric's name which say that less is better; everything else is read as "more is better".
 _LESS_IS_BETTER = ("loss", "error", "distance", "perplexity", "regret")
 _NUMBER = (int, float)
+# What devices that meet have done, a device in the mean; more of it is neither better nor worse.
+_TOUR = ("tour/taken", "tour/sent", "tour/joules", "tour/bytes_sent", "tour/meetings", "tour/lonely")
+_TAILS = ("_min", "_p10", "_p90", "_of_the_lonely")  # of a spread over devices: behind its mean, median and maximum
 
 
 @dataclass(frozen=True)
@@ -113,9 +116,9 @@ class Record:
 
     @property
     def total(self) -> int | None:
-        """How many rounds were asked for, where the experiment says so."""
+        """How many rounds were asked for, where the experiment says so; 0 is as many as there are."""
         rounds = self.experiment.get("rounds")
-        return rounds if isinstance(rounds, int) else None
+        return rounds if isinstance(rounds, int) and rounds > 0 else None
 
     @property
     def updated(self) -> datetime:
@@ -146,6 +149,16 @@ class Record:
     @property
     def bytes_down(self) -> int:
         return self._total("bytes_down")
+
+    @property
+    def is_tour(self) -> bool:
+        """Whether devices exchange models where they meet, without a server."""
+        return self.component("topology") == "encounters"
+
+    @property
+    def travelled(self) -> int:
+        """Bytes that travelled; between devices that meet, what one sends up is what the other takes down."""
+        return self.bytes_up if self.is_tour else self.bytes_up + self.bytes_down
 
     @property
     def seconds(self) -> float:
@@ -208,10 +221,10 @@ class Record:
         return values[-1] if values else None
 
     def sent(self) -> dict[int, int]:
-        """Bytes sent up and down from the start to the end of each round."""
+        """Bytes that travelled from the start to the end of each round."""
         total, after = 0, {}
         for line in self.rounds:
-            total += line.bytes_up + line.bytes_down
+            total += line.bytes_up if self.is_tour else line.bytes_up + line.bytes_down
             after[line.round] = total
         return after
 
@@ -233,6 +246,16 @@ def less_is_better(metric: str) -> bool:
     return any(word in metric.lower() for word in _LESS_IS_BETTER)
 
 
+def is_count(metric: str) -> bool:
+    """Whether a metric counts what was done, so that no value of it is the best."""
+    return metric.startswith("tour/")
+
+
+def round_entries(folder: Path) -> list[tuple[dict[str, Any], str]]:
+    """The lines of a run's log as they are, with the place of each, for what only some runs log."""
+    return _lines(folder / ROUNDS, needed=False)
+
+
 def find_runs(folder: Path | str) -> list[Path]:
     """Every run in a folder, at any depth, in order of path; the folder itself if it is a run."""
     found = []
@@ -244,11 +267,12 @@ def find_runs(folder: Path | str) -> list[Path]:
     return found
 
 
-def _rank(metric: str) -> tuple[int, int, str]:
-    """Test before validation before the rest; within each, losses last."""
+def _rank(metric: str) -> tuple[int, bool, int, int, str]:
+    """Test before validation before the rest; within each, losses last; the tails of a spread behind all that."""
     split = metric.split("/", 1)[0]
     order = {"test": 0, "validation": 1, "clients": 2, "train": 4}
-    return int(less_is_better(metric)), order.get(split, 3), metric
+    place = _TOUR.index(metric) if metric in _TOUR else len(_TOUR)
+    return int(less_is_better(metric)), metric.endswith(_TAILS), order.get(split, 3), place, metric
 
 
 def _is_number(value: object) -> bool:

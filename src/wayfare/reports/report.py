@@ -44,6 +44,7 @@ from wayfare.reports.tables import (
     result_row,
     rounds_done,
 )
+from wayfare.reports.tour import TourPart, tour_part
 
 _MOST_ROWS = 200
 _MOST_LISTED = 20
@@ -54,37 +55,40 @@ _MOST_MEASURES = 4
 def write_report(run: Path, out: Path | None = None) -> Path:
     """Write the report of a run, into its folder unless told otherwise, and return where it is."""
     record = Record.read(run)
-    curves = figures.metric_figures(record)
-    clients = _client_figures(record)
+    tour = tour_part(record)
+    curves = figures.metric_figures(record) if tour is None else []  # a tour's are drawn there
+    clients = _client_figures(record) if tour is None else []
     partition = figures.partition_figure(record.partition)
     map_parts, maps = stored_maps(record.partition)
-    traffic = figures.traffic_figure(record)
+    traffic = figures.traffic_figure(record) if tour is None else None
     sections = [
         _result(record),
-        _curves(record, curves),
-        _clients(record, clients),
+        *(tour.sections if tour is not None else (_curves(record, curves), _clients(record, clients))),
         _partition(record, partition, map_parts),
-        _traffic(record, traffic),
+        *((_traffic(record, traffic),) if tour is None else ()),
         _irregularities(record),
         _settings(record),
         _environment(record),
         _reproduce(record),
     ]
     drawn = [*curves, *clients, *maps, *(f for f in (partition, traffic) if f is not None)]
-    text = document(record.name, _header(record), sections, drawn)
+    drawn += tour.figures if tour is not None else ()
+    player = tour.player if tour is not None else None
+    more = {} if player is None else {"style": player.style, "script": player.script}
+    text = document(record.name, _header(record, tour), sections, drawn, **more)
     return save(text, run / "report.html" if out is None else out)
 
 
 # The parts of a run's report
 
 
-def _header(record: Record) -> Html:
+def _header(record: Record, tour: TourPart | None) -> Html:
     state = tag(
         "span",
         "finished" if record.finished else "not finished",
         class_=f"chip {'done' if record.finished else 'open'}",
     )
-    words = [record.component(kind) for kind in ("task", "strategy", "topology")]
+    words = [record.component(kind) for kind in ("task", "strategy", "topology", "exchange")]
     chips = [tag("span", word, class_="chip") for word in words if word]
     banner = None
     if not record.finished:
@@ -96,15 +100,25 @@ def _header(record: Record) -> Html:
         tag("h1", record.name),
         tag("p", state, *chips, class_="chips"),
         banner,
-        tag("p", _in_words(record), class_="lead"),
-        menu(
-            ("result", "curves", "clients", "partition", "travelled", "irregular", "settings", "environment", "repeat")
-        ),
+        tag("p", _in_words(record, tour), class_="lead"),
+        menu(("result", *_parts(tour), "irregular", "settings", "environment", "repeat")),
     )
 
 
-def _in_words(record: Record) -> str:
+def _parts(tour: TourPart | None) -> tuple[str, ...]:
+    """The sections that are not the same in all reports."""
+    if tour is None:
+        return "curves", "clients", "partition", "travelled"
+    return *tour.names, "partition"
+
+
+def _in_words(record: Record, tour: TourPart | None) -> str:
     """What was done, what came out and what it cost, for someone who has not seen the recipe."""
+    done = [_training(record), _progress(record)] if tour is None else [tour.words]
+    return " ".join(s for s in (*done, _cost(record), _trouble(record)) if s)
+
+
+def _training(record: Record) -> str:
     clients = (record.partition.get("table") or {}).get("clients")
     taking_part = [line.clients for line in record.rounds if line.clients]
     who = several(clients, "client") if isinstance(clients, int) else "Clients"
@@ -112,9 +126,7 @@ def _in_words(record: Record) -> str:
     asked = f" of {record.total}" if record.total is not None and record.total != record.done else ""
     each = f", {number(round(statistics.fmean(taking_part), 1))} clients in each" if taking_part else ""
     how = record.component("strategy") or "an unnamed strategy"
-    sentences = [f"{who} trained {what} with {how} for {several(record.done, 'round')}{asked}{each}."]
-    sentences += [_progress(record), _cost(record), _trouble(record)]
-    return " ".join(s for s in sentences if s)
+    return f"{who} trained {what} with {how} for {several(record.done, 'round')}{asked}{each}."
 
 
 def _progress(record: Record) -> str:
@@ -128,7 +140,7 @@ def _progress(record: Record) -> str:
 
 
 def _cost(record: Record) -> str:
-    total = record.bytes_up + record.bytes_down
+    total = record.travelled
     if not total:
         return f"Nothing travelled; it took {human_seconds(record.seconds)}." if record.rounds else ""
     return f"{human_bytes(total)} travelled, and it took {human_seconds(record.seconds)}."
@@ -154,7 +166,7 @@ def _result(record: Record) -> Html:
             "final" if record.finished else "so far",
         ),
         ("rounds", number(record.done), f"of {number(record.total)}" if record.total is not None else "committed"),
-        ("sent", human_bytes(record.bytes_up + record.bytes_down), f"{human_bytes(record.bytes_up)} up"),
+        ("sent", human_bytes(record.travelled), _ways(record)),
         ("time", human_seconds(record.seconds), _per_round(record)),
         ("refused", number(len(record.refused)), "replies"),
     ]
@@ -164,6 +176,10 @@ def _result(record: Record) -> Html:
     protocol = [tag("p", f"Measured on the test set with {record.protocol}.")] if record.protocol else []
     alarms = [tag("p", tag("strong", f"Warning: {text}.")) for text in record.warnings]
     return section("result", "Result", tiles(shown), *alarms, *protocol, body)
+
+
+def _ways(record: Record) -> str:
+    return "from device to device" if record.is_tour else f"{human_bytes(record.bytes_up)} up"
 
 
 def _per_round(record: Record) -> str:

@@ -45,7 +45,7 @@ class Cell:
     label: str = ""
     paper: float | None = None
     paper_sd: float | None = None
-    also: Mapping[str, Fact] = field(default_factory=dict)  # further columns; see `MEASURES`
+    also: Mapping[str, Fact] = field(default_factory=dict)  # further columns (`MEASURES`); NaN: the paper has none
 
 
 @dataclass(frozen=True)
@@ -269,12 +269,21 @@ MEASURES: Mapping[str, Callable[[Group], Fact | None]] = {
     "rounds": lambda group: group.over(lambda record: record.done).mean,
     "hours": lambda group: group.seconds.mean / 3600,
     "clients_per_round": lambda group: group.over(_asked).mean,
+    # of devices with models of their own: the best of them, and transmissions and receptions of each on average
+    "best_percent": lambda group: _final_sum(group, "test/accuracy_max", factor=100.0),
+    "exchanges": lambda group: _final_sum(group, "tour/sent", "tour/taken"),
 }
 
 
 def _asked(record: Any) -> float:
     lines = [line.clients for line in record.rounds if line.round > 0]
     return sum(lines) / len(lines) if lines else math.nan
+
+
+def _final_sum(group: Group, *metrics: str, factor: float = 1.0) -> float | None:
+    found = [group.metric(name) for name in metrics]
+    means = [spread.mean for spread in found if spread is not None]
+    return factor * sum(means) if len(means) == len(metrics) else None
 
 
 def _measure(what: str, group: Group) -> Fact | None:
@@ -323,12 +332,17 @@ def _row_dict(row: Row, scale: str) -> dict[str, Any]:
         "paper_sd": row.cell.paper_sd,
         "measured": None if row.measured is None else row.measured.as_dict(),
         "difference": None if scale == "small" else row.difference,
-        "also": {name: {"paper": fact, "measured": row.also.get(name)} for name, fact in row.cell.also.items()},
+        "also": {n: {"paper": _known(fact), "measured": row.also.get(n)} for n, fact in row.cell.also.items()},
     }
 
 
+def _known(fact: Fact | None) -> Fact | None:
+    """What the paper has; a recipe says NaN where it has nothing."""
+    return None if isinstance(fact, float) and math.isnan(fact) else fact
+
+
 def _fact(fact: Fact | None) -> str:
-    if fact is None:
+    if (fact := _known(fact)) is None:
         return NOTHING
     return " ± ".join(_rounded(part) for part in (fact if isinstance(fact, Sequence) else (fact,)))
 

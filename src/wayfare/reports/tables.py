@@ -12,7 +12,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from wayfare.reports.record import Record, less_is_better
+from wayfare.reports.record import Record, is_count, less_is_better
 
 if TYPE_CHECKING:
     from wayfare.reports.compare import Comparison, Spread
@@ -38,6 +38,14 @@ PARTITION_WORDS = {
     "cities_mean": "cities per client, mean",
     "cities_sd": "cities per client, sd",
     "left_out": "samples in no client",
+}
+_METRIC_WORDS = {
+    "tour/taken": "models taken per device",
+    "tour/sent": "models sent per device",
+    "tour/joules": "energy per device, J",
+    "tour/bytes_sent": "sent per device",
+    "tour/meetings": "meetings per device",
+    "tour/lonely": "share that met nobody",
 }
 _PER_CLIENT = {
     "sequences_": "sequences", "": "images", "queries_": "queries", "database_": "database", "cities_": "cities",
@@ -91,6 +99,25 @@ def number(value: object) -> str:
     return f"{value:,.0f}" if abs(value) >= 10000 else f"{value:.4g}"
 
 
+def metric_words(metric: str) -> str:
+    """What a metric is called where people read it; most are called what they are."""
+    return _METRIC_WORDS.get(metric, metric)
+
+
+def metric_value(metric: str, value: float | None) -> str:
+    """A metric's value; bytes in a unit that suits them."""
+    is_bytes = value is not None and math.isfinite(value) and is_count(metric) and "bytes" in metric
+    return human_bytes(value or 0) if is_bytes else number(value)
+
+
+def metric_spread(metric: str, value: Spread | None, expected: int | None = None) -> str:
+    """Mean ± sample sd of a metric; bytes in a unit that suits them."""
+    if value is None or not math.isfinite(value.mean) or not (is_count(metric) and "bytes" in metric):
+        return spread(value, expected)
+    few = f" (n={value.n})" if expected is not None and value.n != expected else ""
+    return human_bytes(value.mean) + ("" if value.sd is None else f" ± {human_bytes(value.sd)}") + few
+
+
 def spread(value: Spread | None, expected: int | None = None) -> str:
     """Mean ± sample sd, with as many decimals as the sd bears; says so where runs lack the value."""
     if value is None:
@@ -124,17 +151,17 @@ def compare_table(comparison: Comparison) -> Table:
     shown = (scores or comparison.metrics)[:_SHOWN_METRICS]
     table = _table("Comparison: mean ± sd over seeds")
     table.add_column("group", overflow="fold")
-    for name in ("seeds", *shown, "sent", "time"):
+    for name in ("seeds", *map(metric_words, shown), "sent", "time"):
         table.add_column(_text(name), justify="right")
     for group in comparison.groups:
         cells: list[Text] = [_text(group.label), _text(group.n)]
         for metric in shown:
             best = comparison.best(metric) is group
-            cells.append(Text(spread(group.metric(metric), group.n), style="bold" if best else ""))
+            cells.append(Text(metric_spread(metric, group.metric(metric), group.n), style="bold" if best else ""))
         cells += [_text(human_bytes(group.bytes_sent.mean)), _text(human_seconds(group.seconds.mean))]
         table.add_row(*cells)
     left_out = [metric for metric in comparison.metrics if metric not in shown]
-    notes = [*comparison.notes, *([f"not shown: {', '.join(left_out)}"] if left_out else [])]
+    notes = [*comparison.notes, *([f"not shown: {', '.join(map(metric_words, left_out))}"] if left_out else [])]
     table.caption = Text("\n".join(plain(note) for note in notes))
     return table
 
@@ -211,8 +238,9 @@ def result_row(record: Record, metric: str) -> tuple[str, str, str, str, str]:
     """Metric, final, best, the round of the best, untrained."""
     rounds, values = record.series(metric)
     untrained = values[0] if rounds and rounds[0] == 0 else None
-    best, when = _best(rounds, values, less_is_better(metric))
-    return metric, number(record.final(metric)), number(best), number(when), number(untrained)
+    best, when = (None, None) if is_count(metric) else _best(rounds, values, less_is_better(metric))
+    final, best_words, first = (metric_value(metric, value) for value in (record.final(metric), best, untrained))
+    return metric_words(metric), final, best_words, number(when), first
 
 
 def rounds_done(record: Record) -> str:

@@ -29,6 +29,7 @@ class FedProto(Local):
     mean: Literal["counts", "clients"] = "counts"  # the paper's Eq. 6, or the authors' code: every client the same
 
     requires: ClassVar[frozenset[str]] = frozenset({"features", "classes"})
+    topologies: ClassVar[frozenset[str]] = frozenset({"server", "encounters"})
 
     def start(self, task: Task, net: nn.Module) -> Bundle:
         classes = len(task.classes)
@@ -40,6 +41,9 @@ class FedProto(Local):
 
     def expects(self, state: Bundle) -> dict[str, Weights]:
         return {"prototypes": state["prototypes"], "counts": state["counts"]}
+
+    def report(self, state: Bundle, examples: int) -> Bundle:
+        return Bundle({"prototypes": state["prototypes"], "counts": state["counts"]}, {"n": examples})
 
     def extra(self, device: Device, net: nn.Module, message: Bundle) -> Extra:
         known = (message["counts"]["counts"] > 0).float()

@@ -22,12 +22,14 @@ from typing import Any, Literal
 
 import numpy as np
 
+from wayfare.core import disk
 from wayfare.core.bundle import Bundle, Weights, digest, mean
 from wayfare.core.federation import Federation, Round
 from wayfare.core.seeds import rng_for
 from wayfare.data.contacts import ContactProcess, Located, contact_process
 from wayfare.data.town.crowd import crowd
 from wayfare.errors import ConfigError
+from wayfare.topologies.film import film
 from wayfare.topologies.slots import play_slot
 from wayfare.topologies.tour import Tour
 
@@ -103,6 +105,8 @@ class Encounters:
             )
         kind, _, people = self.traces.partition(":")
         if kind == "town" and people.isdecimal():
+            if self.fold or self.window not in ("", "06:00-18:00") or self.slot != 30:
+                raise ConfigError("the town's traces are of one day, 06:00-18:00, in slots of 30 s")
             return Located(crowd(int(people)), self.radius)
         return contact_process(Path(self.traces), self.radius, self.slot, self.window, self.fold)
 
@@ -118,6 +122,7 @@ class Encounters:
 
     def start(self, federation: Federation, state: Bundle) -> Bundle:
         with closing(Tour(self, federation)) as tour:
+            disk.write(federation.folder / "tour.safetensors", film(tour.contacts, tour.ids, tour.areas.targets))
             return tour.state(tour.start())
 
     def play(self, federation: Federation, state: Bundle, first: int) -> Iterator[Round]:

@@ -73,7 +73,8 @@ def _who_meets(tour: Tour, number: int, slot: int, ledger: Ledger) -> tuple[int,
     return len(pairs), Meeting(
         slot=slot, me=me, peer=peer, heard=heard, score=np.where(tour.liars[peer], _CLAIM, ledger["score"][peer]),
         chance=np.tile(chance[chosen], 2), begins=np.tile(begins, 2),
-        alike=ledger["check"][me] == ledger["check"][peer], facts=tour.facts, look=lambda mine, theirs: _look(tour, number, ledger, mine, theirs),
+        alike=ledger["check"][me] == ledger["check"][peer], facts=tour.facts,
+        look=lambda mine, theirs: _look(tour, number, ledger, mine, theirs),
     )  # fmt: skip
 
 
@@ -140,8 +141,11 @@ def _merged(tour: Tour, number: int, ledger: Ledger, asked: Meeting, traffic: Tr
             mine = tour.strategy.report(own, int(tour.examples[me]))
             merges[k] = tour.strategy.merge(own, [(tour.ids[me], mine), ("peer", report)])
         return merges
-    extra = {"keep": True, "iterations": tour.settings.iterations, "own": tour.exchange.guarded}
-    requests = ((tour.ids[me], tour.message(number, ledger, me, report, extra)) for _, me, report in told)
+    extra = {"keep": True, "own": tour.exchange.guarded}
+    requests = (
+        (tour.ids[me], tour.message(number, ledger, me, report, extra | {"iterations": tour.iterations(me)}))
+        for _, me, report in told
+    )
     for (k, _, _), (id, reply) in zip(told, tour.call("meet", requests)):
         tour.admitted(id, "meet", reply, traffic)
         merges[k] = reply

@@ -103,6 +103,10 @@ class Tour:
         held, clients = self.federation.client, len(self.federation.population)
         return [held(id).train if held and i < clients else np.empty(0, np.int64) for i, id in enumerate(self.ids)]
 
+    def iterations(self, device: int) -> int:
+        """Steps that a device trains after a merge: signage has nothing to train on."""
+        return self.settings.iterations if len(self.samples[device]) else 0
+
     @cached_property
     def examples(self) -> np.ndarray:
         """How much a device's word weighs where examples count."""

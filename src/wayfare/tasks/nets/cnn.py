@@ -77,9 +77,12 @@ def small_cnn(
 
 
 def _block(inner: int, outer: int, norm: Norm) -> nn.Sequential:
-    layers: list[nn.Module] = [nn.Conv2d(inner, outer, 3, padding=1)]
+    convolution = nn.Conv2d(inner, outer, 3, padding=1)
+    return nn.Sequential(convolution, *norm_layers(norm, outer), nn.ReLU(), nn.MaxPool2d(2))
+
+
+def norm_layers(norm: Norm, channels: int) -> list[nn.Module]:
+    """The norm to put behind a convolution: one layer, or none."""
     if norm == "group":
-        layers.append(nn.GroupNorm(math.gcd(8, outer), outer))
-    elif norm == "batch":
-        layers.append(nn.BatchNorm2d(outer))
-    return nn.Sequential(*layers, nn.ReLU(), nn.MaxPool2d(2))
+        return [nn.GroupNorm(math.gcd(8, channels), channels)]
+    return [nn.BatchNorm2d(channels)] if norm == "batch" else []

@@ -1,32 +1,27 @@
 """What the frozen part of a network makes of photographs: computed once for all rounds, clients, seeds and runs.
 
-The maps are an array in the cache, mapped into memory, under a key made of the photographs and of the frozen weights.
-They are computed in parts of fixed size with one thread each, so that they are the same whatever number of threads the
-process has that happens to come first. Where nothing is frozen, or where they would take too much room, maps are made
-of the pictures whenever they are asked for.
+The maps are an array in the cache (see `nets.kept`) under a key made of the photographs and of the frozen weights.
+Where nothing is frozen, or where they would take too much room, maps are made of the pictures whenever they are asked
+for.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from wayfare.data.cache import cache_dir, new_folder, read_array
+from wayfare.data.cache import cache_dir
 from wayfare.data.decoded import Decoded
 from wayfare.data.findings import Progress
-from wayfare.errors import DataError
 from wayfare.tasks.nets.descriptor import Descriptor
+from wayfare.tasks.nets.kept import in_parts, kept, write_rows
 
 _FORM = 1  # raise it when the same weights and pictures give other maps
-_PART = 32  # photographs that go through the network together
 
 
 def pictures(images: Decoded, rows: np.ndarray, where: torch.device) -> Tensor:
@@ -62,55 +57,14 @@ def _kept(net: Descriptor, images: Decoded, room: float, progress: Progress | No
     if 4 * len(images) * shape.numel() > room:
         return None
     whole = (len(images), shape[1], shape[2], shape[0])
-    _make(target, net, images, whole, progress)
-    try:
-        return _read(target / "maps.npy", whole)
-    except DataError:  # damaged from outside: the photographs are still there
-        shutil.rmtree(target, ignore_errors=True)
-        _make(target, net, images, whole, progress)
-        return _read(target / "maps.npy", whole)
-
-
-def _make(target: Path, net: Descriptor, images: Decoded, shape: tuple[int, ...], progress: Progress | None) -> None:
-    with new_folder(target) as part:
-        if part is not None:
-            _write(part / "maps.npy", net, images, shape, progress)
-
-
-def _read(path: Path, shape: tuple[int, ...]) -> np.ndarray:
-    maps = read_array(path)
-    if maps.shape != shape or maps.dtype != np.float32:
-        raise DataError(f"maps {maps.dtype} {maps.shape}, expected float32 {shape}", path, remedy="delete it")
-    return maps
+    return kept(target / "maps.npy", whole, lambda path: _write(path, net, images, whole, progress))
 
 
 def _write(path: Path, net: Descriptor, images: Decoded, shape: tuple[int, ...], progress: Progress | None) -> None:
-    try:
-        with path.open("wb") as file:
-            header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-            np.lib.format.write_array_header_1_0(file, header)
-            for number, maps in enumerate(_computed(net, images), start=1):
-                file.write(np.ascontiguousarray(maps).data)
-                if progress is not None:
-                    progress(min(number * _PART, len(images)), len(images))
-    except OSError as error:
-        remedy = "free some space there, set WAYFARE_CACHE, or lower task.cache"
-        raise DataError(f"cannot be written: {error.strerror}", file=path, remedy=remedy) from error
+    remedy = "free some space there, set WAYFARE_CACHE, or lower task.cache"
+    write_rows(path, shape, lambda: _computed(net, images), progress, remedy)
 
 
 def _computed(net: Descriptor, images: Decoded) -> Iterator[np.ndarray]:
-    """(n, h, w, C) of one part after the other; a few are worked on at a time."""
-    threads, cores = torch.get_num_threads(), os.cpu_count() or 1
-    starts = range(0, len(images), _PART)
-
-    def one(start: int) -> np.ndarray:
-        rows = np.arange(start, min(start + _PART, len(images)))
-        maps = _through(net, images, rows)
-        return maps.permute(0, 2, 3, 1).cpu().numpy()
-
-    try:
-        with ThreadPoolExecutor(cores, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            for first in range(0, len(starts), 4 * cores):
-                yield from pool.map(one, starts[first : first + 4 * cores])
-    finally:
-        torch.set_num_threads(threads)
+    """(n, h, w, C) of one part after the other."""
+    return in_parts(lambda rows: _through(net, images, rows).permute(0, 2, 3, 1).cpu().numpy(), len(images))

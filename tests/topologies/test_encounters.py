@@ -1,0 +1,321 @@
+"""Devices that meet: Algorithm 1 on paper, budgets that hold, one result whatever the engine, and what may go wrong."""
+
+import json
+import shutil
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tour_parts import HOPEFUL, Given, Numbers, events_of, ledger_of, tour, written
+from wayfare import Evaluation, Experiment, Training, runner
+from wayfare.components import find, names
+from wayfare.data.partition.quantity import Quantity
+from wayfare.errors import ConfigError, StoreError
+from wayfare.policies.always import Always
+from wayfare.policies.fedtour import FedTour
+from wayfare.policies.gossip import Gossip
+from wayfare.policies.guarded import Guarded
+from wayfare.policies.never import Never
+from wayfare.policies.opportunistic import Opportunistic
+from wayfare.strategies.fedavg import FedAvg
+from wayfare.strategies.fedproto import FedProto
+from wayfare.strategies.fedprox import FedProx
+from wayfare.tasks.objects import Objects
+from wayfare.topologies.encounters import Encounters
+
+# 0: all three are named, so that device k of the list is client ck
+DAY = [(0, 0, 1), (1, 0, 2), (2, 0, 1), (3, 0, 1), (4, 0, 2), (5, 0, 1), (6, 0, 1), (7, 1, 2)]
+
+
+def columns(folder: Path, *names: str) -> list[list[float]]:
+    ledger = ledger_of(folder)
+    return [pytest.approx(ledger[name].tolist(), abs=1e-9) for name in names]
+
+
+def test_algorithm_1_on_paper(tmp_path: Path) -> None:
+    """Accuracies 0.2, 0.3, 0.6; L = 10. Threshold max(median, own): 0.3, 0.3, 0.6. txn 10 (Q - 0.2) / 0.4: 0, 2, 10.
+
+    The predictor hopes for the better of the two accuracies, the merge gives their mean.
+
+    slot  meet   asks, since predicted > threshold   merged  threshold after               txn, rxn after
+    0     c0 c1  0.3 > 0.3 no
+    1     c0 c2  0.6 > 0.3                           0.4     0.4 > 0.3: 0.33               c2 txn 9, c0 rxn 9
+    2     c0 c1  0.4 > 0.33                          0.35    0.35 > 0.33, though worse: 0.363   c1 txn 1, c0 rxn 8
+    3     c0 c1  0.35 > 0.363 no
+    4     c0 c2  0.6 > 0.363                         0.475   0.475 > 0.363: 0.3993         c2 txn 8, c0 rxn 7
+    5     c0 c1  0.475 > 0.3993                      0.3875  neither: 0.35937              c1 txn 0, c0 rxn 6
+    6     c0 c1  c1 is not heard: its txn is 0
+    7     c1 c2  0.6 > 0.3                           0.45    0.45 > 0.3: 0.33              c2 txn 7, c1 rxn 7
+
+    c0 is never heard (txn 0), and c2 never asks (rxn 0).
+    """
+    runner.run(tour(tmp_path, DAY, FedTour(10, HOPEFUL), (20, 30, 60)), tmp_path / "run", "local")
+    happened = [
+        list(zip(e["taker"], e["giver"], e["predicted"], e["before"], e["after"])) if "taker" in e else []
+        for e in events_of(tmp_path / "run")
+    ]
+    assert happened == [
+        [], [("c0", "c2", 0.6, 0.2, 0.4)], [("c0", "c1", 0.4, 0.4, 0.35)], [], [("c0", "c2", 0.6, 0.35, 0.475)],
+        [("c0", "c1", 0.475, 0.475, 0.3875)], [], [("c1", "c2", 0.6, 0.3, 0.45)],
+    ]  # fmt: skip
+    assert columns(tmp_path / "run", "score", "threshold", "can_send", "can_take") == [
+        [0.3875, 0.45, 0.6], [0.35937, 0.33, 0.6], [0, 0, 7], [6, 7, 0],
+    ]  # fmt: skip
+    assert columns(tmp_path / "run", "sent", "taken", "meetings") == [[0, 2, 3], [4, 1, 0], [7, 6, 3]]
+
+
+def test_gossip_leaves_two_equal_models_and_looks_at_none(tmp_path: Path) -> None:
+    runner.run(tour(tmp_path, [(0, 0, 1)], Gossip(4, probability=1.0), (20, 60)), tmp_path / "run", "local")
+    ledger = ledger_of(tmp_path / "run")
+    assert ledger["accuracy"].tolist() == [0.4, 0.4] and ledger["check"][0] == ledger["check"][1]
+    assert np.isnan(ledger["score"]).all()
+    assert ledger["can_send"].tolist() == ledger["can_take"].tolist() == [1, 1]
+
+
+def test_training_goes_on_after_a_merge_if_wanted(tmp_path: Path) -> None:
+    """0.2 and 0.6 give 0.4; two steps of 0.1 towards 1: 0.46, 0.514."""
+    experiment = tour(tmp_path, [(0, 0, 1)], Always(4), (20, 60), iterations=2)
+    runner.run(replace(experiment, training=Training(lr=0.1)), tmp_path / "run", "local")
+    assert ledger_of(tmp_path / "run")["accuracy"].tolist() == [0.514, 0.514]
+
+
+def test_who_delegates_gets_its_own_model_back_and_pays_both_ways(tmp_path: Path) -> None:
+    """c0's model is trained by c1, which turns it into 0.6 here: (0.2 + 0.6) / 2; and the other way round."""
+    runner.run(tour(tmp_path, [(0, 0, 1)], Opportunistic(8, threshold=0.01), (20, 60)), tmp_path / "run", "local")
+    ledger = ledger_of(tmp_path / "run")
+    assert ledger["accuracy"].tolist() == [0.4, 0.4]
+    assert ledger["sent"].tolist() == ledger["taken"].tolist() == [2, 2]
+    poor = tmp_path / "poor"
+    runner.run(tour(tmp_path, [(0, 0, 1)], Opportunistic(2, threshold=0.01), (20, 60)), poor, "local")
+    assert ledger_of(poor)["sent"].tolist() == [1, 1]  # enough for one of the two
+
+
+@pytest.mark.parametrize(("rate", "taken", "cut"), [(0.0, 2, 0), (1e-5, 2, 0), (0.4e-5, 0, 4)])
+def test_an_exchange_must_fit_in_the_contact(tmp_path: Path, rate: float, taken: int, cut: int) -> None:
+    """A number and its weight in examples are 12 bytes, 96 bits; both ways 192. Two slots are 60 s.
+
+    At 10 bit/s that takes 19.2 s, one slot: each of two slots has an exchange. At 4 bit/s 48 s: two slots, which the
+    contact has left in its first one only, so it is done once there and both are busy then; not at all if it is one.
+    """
+    contacts = [(0, 0, 1), (1, 0, 1)] if rate != 0.4e-5 else [(0, 0, 1), (2, 0, 1)]
+    runner.run(tour(tmp_path, contacts, Always(20), (20, 60), rate=rate), tmp_path / "run", "local")
+    assert ledger_of(tmp_path / "run")["taken"].tolist() == [taken, taken]
+    assert sum(event.get("cut", 0) for event in events_of(tmp_path / "run")) == cut
+
+
+def test_devices_are_busy_while_a_slow_transfer_lasts(tmp_path: Path) -> None:
+    """At 4 bit/s both ways take 48 s, two slots: c1 cannot meet c2 in the second."""
+    contacts = [(0, 0, 1), (1, 0, 1), (1, 1, 2), (2, 1, 2), (3, 1, 2)]
+    runner.run(tour(tmp_path, contacts, Always(20), rate=0.4e-5), tmp_path / "run", "local")
+    taken = [event.get("taker", []) for event in events_of(tmp_path / "run")]
+    assert taken == [["c0", "c1"], [], ["c1", "c2"], []]
+
+
+def test_energy_and_bytes_are_counted(tmp_path: Path) -> None:
+    """12 bytes each way; 1 J per megabyte and side, 2 J per link."""
+    experiment = tour(tmp_path, DAY[:1], Always(4), (20, 60), joules_per_megabyte=1e6, joules_per_link=2.0)
+    summary = runner.run(experiment, tmp_path / "run", "local")
+    ledger = ledger_of(tmp_path / "run")
+    assert ledger["bytes_sent"].tolist() == ledger["bytes_taken"].tolist() == [12, 12]
+    assert ledger["joules"].tolist() == [26.0, 26.0]
+    assert summary["bytes_up"] == summary["bytes_down"] == 24
+
+
+# ---- budgets
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_no_policy_exceeds_a_budget_or_meets_two_at_once(tmp_path_factory: pytest.TempPathFactory, data: Any) -> None:
+    folder = tmp_path_factory.mktemp("tour")
+    people = data.draw(st.integers(2, 7))
+    pairs = st.tuples(st.integers(0, people - 1), st.integers(0, people - 1)).filter(lambda p: p[0] != p[1])
+    contacts = [(0, i, (i + 1) % people) for i in range(people)]  # so that all are there
+    contacts += [(slot, *pair) for slot, pair in data.draw(st.lists(st.tuples(st.integers(0, 12), pairs), max_size=60))]
+    hundredths = tuple(data.draw(st.lists(st.integers(0, 100), min_size=people, max_size=people)))
+    name, limit = data.draw(st.sampled_from(names("exchange"))), data.draw(st.integers(0, 9))
+    extra = {"predict_with": HOPEFUL} if name in ("fedtour", "guarded") else {}
+    experiment = tour(
+        folder, contacts, find("exchange", name)(limit=limit, **extra), hundredths,
+        matching=data.draw(st.sampled_from(["random", "best"])), rate=data.draw(st.sampled_from([0.0, 1e-5])),
+    )  # fmt: skip
+    runner.run(experiment, folder / "run", "local")
+    ledger = ledger_of(folder / "run")
+    assert (ledger["sent"] + ledger["taken"] <= limit).all()
+    assert (ledger["can_send"] >= 0).all() and (ledger["can_take"] >= 0).all()
+    for event in events_of(folder / "run"):
+        partners: dict[str, set[str]] = {}
+        for taker, giver in zip(event.get("taker", []), event.get("giver", [])):
+            partners.setdefault(taker, set()).add(giver)
+            partners.setdefault(giver, set()).add(taker)
+        assert all(len(found) == 1 for found in partners.values())  # Eq. 5
+        assert not [taker for taker, count in Counter(event.get("taker", [])).items() if count > 1]
+
+
+def test_the_best_offer_is_met(tmp_path: Path) -> None:
+    """c0 hears c1 (0.3) and c2 (0.6) at once."""
+    contacts = [(0, 0, 1), (0, 0, 2)]
+    runner.run(tour(tmp_path, contacts, FedTour(10, HOPEFUL), (20, 30, 60), matching="best"), tmp_path / "run", "local")
+    assert [event["giver"] for event in events_of(tmp_path / "run")] == [["c2"]]
+
+
+# ---- one result
+
+
+def digits(folder: Path, exchange: Any, strategy: Any = None, **settings: Any) -> Experiment:
+    """Twelve phones for a few slots; or with ten signs in the town, if there are areas."""
+    settings = {"probe": 50, "judge": 50, "public": 150, **settings}
+    rng = np.random.default_rng(0)
+    pairs = [(slot, *map(int, rng.choice(12, 2, replace=False))) for slot in range(40) for _ in range(4)]
+    traces = "town:12" if "areas" in settings else written(folder, [(0, i, i + 1) for i in range(11)] + pairs)
+    return Experiment(
+        Objects(width=4, hidden=16), Quantity(12), strategy or FedAvg("uniform"),
+        Encounters(traces, together=8, test=60, **settings), exchange, Training(epochs=4, batch_size=8, lr=0.1),
+        Evaluation(every=20, holdout=0.2), rounds=40,
+    )  # fmt: skip
+
+
+CASES = {
+    "fedtour": (FedTour(20, HOPEFUL), None, {}),
+    "guarded liars": (Guarded(20, HOPEFUL), None, {"liars": 0.3}),
+    "fedprox": (Gossip(20, probability=0.5), FedProx("uniform"), {"iterations": 2}),
+    "fedproto": (Always(20), FedProto(), {"iterations": 2}),
+    "areas": (Gossip(20, probability=0.5), None, {"areas": 3, "base_iterations": 3, "signage_limit": -1}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_hash_for_every_engine_and_after_a_kill(case: str, tmp_path: Path, pool: Any) -> None:
+    exchange, strategy, settings = CASES[case]
+    experiment = digits(tmp_path, exchange, strategy, **settings)
+    whole = runner.run(experiment, tmp_path / "local", "local")
+    assert whole["metrics"]["tour/taken"] > 0
+    shared = runner.run(experiment, tmp_path / "pool", pool)
+    assert shared["model_sha256"] == whole["model_sha256"]
+    assert shared["metrics"] == whole["metrics"]
+    runner.run(replace(experiment, rounds=17), tmp_path / "parts", pool)
+    (tmp_path / "parts" / "summary.json").unlink()
+    assert runner.resume(tmp_path / "parts", "local", rounds=40)["model_sha256"] == whole["model_sha256"]
+
+
+def test_another_seed_gives_another_tour(tmp_path: Path) -> None:
+    experiment = replace(digits(tmp_path, Gossip(20, probability=0.5)), rounds=20)
+    runs = [runner.run(replace(experiment, seed=s), tmp_path / str(s), "local")["model_sha256"] for s in (0, 1)]
+    assert runs[0] != runs[1]
+
+
+def test_the_day_stops_where_it_ends_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    experiment = tour(tmp_path, DAY, FedTour(10, HOPEFUL), (20, 30, 60))
+    assert runner.run(experiment, tmp_path / "run", "local")["rounds"] == 1 + 8
+    again = runner.run(replace(experiment, rounds=500), tmp_path / "more", "local")
+    assert (
+        again["rounds"] == 9
+        and again["model_sha256"] == json.loads((tmp_path / "run/summary.json").read_text())["model_sha256"]
+    )
+
+
+def test_a_checkpoint_back_is_whole(tmp_path: Path) -> None:
+    """If the last checkpoint is damaged, the one before it still finds its rows."""
+    experiment = tour(tmp_path, DAY, FedTour(10, HOPEFUL), (20, 30, 60))
+    whole = runner.run(experiment, tmp_path / "run", "local")
+    for last in (7, 8, 9):
+        short = tmp_path / f"short-{last}"
+        runner.run(replace(experiment, rounds=last), short, "local")
+        newest = sorted((short / "checkpoints").glob("*.safetensors"))[-1]
+        newest.write_bytes(b"damaged")
+        assert runner.resume(short, "local", rounds=9)["model_sha256"] == whole["model_sha256"]
+
+
+def test_a_damaged_model_is_noticed(tmp_path: Path) -> None:
+    experiment = tour(tmp_path, DAY, FedTour(10, HOPEFUL), (20, 30, 60))
+    runner.run(replace(experiment, rounds=5), tmp_path / "run", "local")
+    rows = tmp_path / "run" / "models.rows"
+    data = rows.read_bytes()
+    for at in range(len(data)):
+        shutil.copytree(tmp_path / "run", tmp_path / f"run-{at}")
+        changed = bytearray(data)
+        changed[at] ^= 1
+        (tmp_path / f"run-{at}" / "models.rows").write_bytes(changed)
+    found = 0
+    for at in range(len(data)):
+        try:
+            runner.resume(tmp_path / f"run-{at}", "local", rounds=9)
+        except StoreError as error:
+            assert "damaged" in str(error)
+            found += 1
+    used = set(ledger_of(tmp_path / "run")["row"].tolist())
+    assert found >= 4 * len(used)  # every byte of a row in use; rows that nobody has may be anything
+
+
+# ---- hostile and broken devices
+
+
+def test_a_model_that_is_not_a_number_is_refused_at_the_gate(tmp_path: Path) -> None:
+    """All are liars that send NaN: nobody's model changes, and nobody's receptions are used up."""
+    experiment = tour(tmp_path, DAY, Always(10), (20, 30, 60), liars=1.0, lie="nan")
+    summary = runner.run(experiment, tmp_path / "run", "local")
+    ledger = ledger_of(tmp_path / "run")
+    assert ledger["accuracy"].tolist() == [0.2, 0.3, 0.6]
+    assert ledger["taken"].tolist() == [0, 0, 0] and ledger["sent"].sum() == summary["refused"] > 0
+
+
+def test_guarded_devices_never_end_an_exchange_worse_on_their_own_pictures(tmp_path: Path) -> None:
+    """Every merge with a liar makes a number smaller: kept as written, refused when guarded."""
+    hundredths = (20, 30, 60, 50)
+    day = [(slot, a, b) for slot in range(6) for a, b in ((0, 1), (2, 3), (0, 3), (1, 2))]
+    kept = {}
+    for policy in (FedTour(10, HOPEFUL), Guarded(10, HOPEFUL)):
+        run = tmp_path / type(policy).__name__
+        experiment = tour(tmp_path, day, policy, hundredths, liars=0.5)
+        runner.run(replace(experiment, evaluation=Evaluation(every=1000, holdout=0.3)), run, "local")
+        kept[type(policy).__name__] = [
+            (before, after)
+            for event in events_of(run)
+            for before, after, adopted in zip(event.get("before", []), event.get("after", []), event.get("adopted", []))
+            if adopted
+        ]
+    assert any(after < before for before, after in kept["FedTour"])
+    assert kept["Guarded"] and all(after >= before for before, after in kept["Guarded"])
+
+
+def test_a_device_that_fails_is_left_out_and_said(tmp_path: Path) -> None:
+    experiment = tour(tmp_path, DAY, FedTour(10, HOPEFUL), strategy=Given("uniform", (20, 30)))  # c2 has no number
+    summary = runner.run(experiment, tmp_path / "run", "local")
+    assert summary["refused"] == 1
+    assert ledger_of(tmp_path / "run")["accuracy"][2] <= 0.6
+
+
+# ---- what does not fit
+
+
+def test_misfits_are_refused(tmp_path: Path) -> None:
+    def message(**changes: Any) -> str:
+        settings = {"exchange": Never(), "hundredths": (20, 30, 60), **changes}
+        experiment = tour(tmp_path, DAY, settings.pop("exchange"), settings.pop("hundredths"), **settings)
+        with pytest.raises(ConfigError) as told:
+            runner.run(experiment, tmp_path / str(len(list(tmp_path.iterdir()))), "local")
+        return str(told.value)
+
+    assert "only 3 devices" in message(hundredths=(1, 2, 3, 4))
+    assert "topology.public" in message(exchange=FedTour(10))
+    assert "topology.public" in message(base_iterations=3)
+    assert "only 40" in message(probe=39)
+    assert "needs positions" in message(matching="nearest", exchange=Always())
+    with pytest.raises(ConfigError, match=r"topology\.traces is wanted"):
+        Encounters().check(3)
+    with pytest.raises(ConfigError, match="encounters"):
+        Experiment(exchange=Never())
+    with pytest.raises(ConfigError, match="class by class"):
+        runner.run(tour(tmp_path, DAY, Never(), task=Blind()), tmp_path / "blind", "local")
+
+
+class Blind(Numbers):
+    """Cannot count by class."""
+
+    tally = property()  # type: ignore[assignment]
