@@ -271,6 +271,9 @@ class Disk:
                 file.data = b""
         elif call.name == "write":
             self._handles[call.args[0]].data += call.args[1][:result]
+        elif call.name == "pwrite":
+            file, (data, at) = self._handles[call.args[0]], call.args[1:]
+            file.data = file.data.ljust(at, b"\0")[:at] + data[:result] + file.data[at + result :]
         elif call.name in ("ftruncate", "truncate"):
             file = self._handles[call.args[0]] if call.name == "ftruncate" else here[name]
             file.data = file.data[: call.args[1]]

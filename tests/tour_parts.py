@@ -119,7 +119,7 @@ def tour(
     """A tour over these contacts. Devices are numbered in the order in which the list names them."""
     return Experiment(
         task or Numbers(), Random(len(hundredths)), strategy or Given("uniform", hundredths),
-        Encounters(written(folder, contacts), **{"probe": 2, "judge": 2, **settings}), exchange,
+        Encounters(written(folder, contacts), **{"probe": 2, "judge": 2, **settings}), exchange=exchange,
         evaluation=Evaluation(every=1000, holdout=0.0), rounds=0,
     )  # fmt: skip
 

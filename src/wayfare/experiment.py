@@ -57,7 +57,6 @@ class Experiment:
     partition: Any = field(default_factory=lambda: Random(10))
     strategy: Strategy = field(default_factory=FedAvg)
     topology: Topology = field(default_factory=Server)
-    exchange: Exchange | None = None  # the policy of devices that meet: for the topology "encounters"
     training: Training = Training()
     evaluation: Evaluation = Evaluation()
     policy: Policy = Policy()
@@ -65,6 +64,7 @@ class Experiment:
     seed: int = 0
     name: str = ""
     device: str = "auto"
+    exchange: Exchange | None = None  # the policy of devices that meet: for the topology "encounters"
 
     def __post_init__(self) -> None:
         if self.exchange is None and hasattr(self.topology, "cast"):

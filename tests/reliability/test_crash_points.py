@@ -10,12 +10,15 @@ import shutil
 import pytest
 
 from faults import Disk, Watch, complete_lines, go, killed, outcome, points, remains, tiny
+from tour_parts import HOPEFUL, tour
 from wayfare.experiment import Evaluation
+from wayfare.policies.fedtour import FedTour
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.scaffold import Scaffold
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 SETTINGS = list(itertools.product((1, 2, 4), (False, True)))  # workers, backward
+MEETINGS = [(0, 0, 2), (1, 0, 1), (2, 1, 2)]
 WATCHED = Evaluation(every=2, test=False, clients=2, monitor="clients/loss")  # its best model is one more file
 
 
@@ -51,6 +54,7 @@ def cases(tmp_path_factory):
     return {
         "fedavg": Case(tiny(FedAvg()), place / "fedavg"),
         "scaffold": Case(tiny(Scaffold(), evaluation=WATCHED), place / "scaffold"),
+        "tour": Case(tour(place, MEETINGS, FedTour(10, HOPEFUL), (20, 30, 60)), place / "tour"),
     }
 
 
@@ -107,6 +111,16 @@ def test_every_crash_point_with_memories(cases, engine, tmp_path, figure):
     )
 
 
+@pytest.mark.timeout(900)
+def test_every_crash_point_of_a_tour(cases, tmp_path, figure):
+    """Devices that meet: their models are rows of one file, of which a checkpoint says which is whose."""
+    case, seen = cases["tour"], set()
+    tried = points(case.calls)
+    for folder, record in crashed(case, tried, tmp_path, seen):
+        case.mend(folder, "local", record)
+    figure(f"a tour: {len(tried)} crash points ({len(seen)} different remains): one hash, no slot lost")
+
+
 def crashed(case, tried, place, seen):
     """Kill a run at every point; yields each folder whose remains are new, with what is on its record."""
     for at, torn in tried:
@@ -138,7 +152,7 @@ def test_crashes_while_mending(cases, engine, tmp_path, figure):
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", ["fedavg", "scaffold"])
+@pytest.mark.parametrize("name", ["fedavg", "scaffold", "tour"])
 def test_loss_of_power(cases, tmp_path, figure, name):
     """After every call, only what was synced is left, with names as of the last sync of their folder or as of now."""
     case, disk, seen, states, announced = cases[name], Disk(), set(), 0, 0

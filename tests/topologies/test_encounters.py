@@ -176,8 +176,8 @@ def digits(folder: Path, exchange: Any, strategy: Any = None, **settings: Any) -
     traces = "town:12" if "areas" in settings else written(folder, [(0, i, i + 1) for i in range(11)] + pairs)
     return Experiment(
         Objects(width=4, hidden=16), Quantity(12), strategy or FedAvg("uniform"),
-        Encounters(traces, together=8, test=60, **settings), exchange, Training(epochs=4, batch_size=8, lr=0.1),
-        Evaluation(every=20, holdout=0.2), rounds=40,
+        Encounters(traces, together=8, test=60, **settings), Training(epochs=4, batch_size=8, lr=0.1),
+        Evaluation(every=20, holdout=0.2), rounds=24, exchange=exchange,
     )  # fmt: skip
 
 
@@ -199,9 +199,9 @@ def test_one_hash_for_every_engine_and_after_a_kill(case: str, tmp_path: Path, p
     shared = runner.run(experiment, tmp_path / "pool", pool)
     assert shared["model_sha256"] == whole["model_sha256"]
     assert shared["metrics"] == whole["metrics"]
-    runner.run(replace(experiment, rounds=17), tmp_path / "parts", pool)
+    runner.run(replace(experiment, rounds=11), tmp_path / "parts", pool)
     (tmp_path / "parts" / "summary.json").unlink()
-    assert runner.resume(tmp_path / "parts", "local", rounds=40)["model_sha256"] == whole["model_sha256"]
+    assert runner.resume(tmp_path / "parts", "local", rounds=24)["model_sha256"] == whole["model_sha256"]
 
 
 def test_another_seed_gives_another_tour(tmp_path: Path) -> None:
