@@ -36,7 +36,7 @@ from wayfare.machine import opened
 from wayfare.reports.record import less_is_better
 from wayfare.tracking import Tracker, trackers
 
-# hears ("round", line), ("device", {...}), ("warning", {...}), ("preparing", {...})
+# hears ("rounds", {...}), ("round", line), ("device", {...}), ("warning", {...}), ("preparing", {...})
 Listener = Callable[[str, dict[str, Any]], None]
 _HOW_FAR = ("text", "done", "total")
 
@@ -124,6 +124,7 @@ class _Run:
             for watcher in watchers:
                 stack.callback(watcher.close)
             spent = sum(line["seconds"] for line in store.lines)
+            self.listen("rounds", {"rounds": self.rounds})
             if state is None:
                 state = self._begin(federation, watchers)
             self._continue(federation, state, watchers)

@@ -78,17 +78,23 @@ def parse_settings(pairs: list[str] | None) -> dict[str, Any]:
     return changes
 
 
+_MANY = 200  # rounds of which not every one gets a line
+
+
 class Watch:
     """Shows a run's progress on standard error: a live bar on a terminal, a line per round elsewhere."""
 
     def __init__(self, progress: Progress | None, rounds: int, label: str, left: TimeLeft | None = None) -> None:
         self.progress, self.label, self.rounds, self.left = progress, label, rounds, left
-        self.devices, self.sent, self.preparing = 0, 0, ""
+        self.devices, self.sent, self.exchanges, self.preparing = 0, 0, 0, ""
+        self.metrics: dict[str, float] = {}
         self.task = progress.add_task(label, total=rounds) if progress else None
 
     def __call__(self, event: str, data: dict[str, Any]) -> None:
         if event == "warning":
             err.print(f"[yellow]warning[/yellow] {data['text']}")
+        elif event == "rounds":
+            self._count(data["rounds"])
         elif event == "preparing":
             self._prepare(data["text"], data["done"], data["total"])
         elif event == "device":
@@ -96,6 +102,14 @@ class Watch:
             self._show(f"{self.label}  {self.devices} replies")
         elif event == "round":
             self._round(data)
+
+    def _count(self, rounds: int) -> None:
+        """How many rounds there are, now that it is known."""
+        self.rounds = rounds
+        if self.left is not None:
+            self.left.rounds = rounds
+        if self.progress is not None and self.task is not None:
+            self.progress.update(self.task, total=rounds)
 
     def _prepare(self, text: str, done: int, total: int) -> None:
         if self.progress is not None and self.task is not None:
@@ -107,14 +121,19 @@ class Watch:
     def _round(self, line: dict[str, Any]) -> None:
         self.devices = 0
         self.sent += line["bytes_up"] + line["bytes_down"]
-        shown = _shown(line["metrics"])[: 2 if self.progress is None else 1]
-        metrics = "  ".join(f"{name} {line['metrics'][name]:.4g}" for name in shown)
+        self.exchanges += len(line.get("events", {}).get("taker", ()))
+        self.metrics = line["metrics"] or self.metrics
+        shown = _shown(self.metrics)[: 2 if self.progress is None else 1]
+        metrics = "  ".join(f"{name} {self.metrics[name]:.4g}" for name in shown)
+        metrics += f"  {self.exchanges:,} exchanges" if self.exchanges else ""
         notes = "".join(f"  [red]{len(line[key])} {key}[/red]" for key in ("refused", "cold") if line[key])
         text = f"{self.label}  {metrics}  {human_bytes(self.sent)}{notes}{'  [red]void[/red]' if line['void'] else ''}"
         if self.left is not None:
             self.left.hear(line)
             text += self.left.text
         if self.progress is None or self.task is None:
+            if self.rounds > _MANY and line["round"] % (self.rounds // 20) and not line["metrics"]:
+                return
             place = f"round {line['round']}/{self.rounds}"
             err.print(f"{place}  {text}  {line['seconds']:.2f} s", soft_wrap=True, highlight=False)
         else:
