@@ -28,6 +28,7 @@ from wayfare.strategies.fedproto import FedProto
 from wayfare.strategies.local import Local
 from wayfare.tasks.objects import Objects
 from wayfare.tasks.places import Places
+from wayfare.tasks.scenes import Scenes
 from wayfare.topologies.encounters import Encounters
 from wayfare.topologies.hierarchy import Hierarchy
 from wayfare.topologies.server import Server
@@ -69,7 +70,8 @@ EVERY = [(kind, name, other) for kind in COMPONENTS for name in names(kind) for 
 @pytest.mark.parametrize(("kind", "name", "other"), EVERY)
 def test_every_component_goes_through_toml(kind, name, other) -> None:
     component = made(find(kind, name), other)
-    task = {"task": Places()} if hasattr(component, "source") else {}  # a rule that deals out photographs
+    source = getattr(component, "source", "")  # of a rule that deals out photographs, or pictures by their semantics
+    task = {"task": Scenes() if source == "categories" else Places()} if source else {}
     meets = {"topology": Encounters()} if kind == "exchange" else {}
     experiment = Experiment(**{kind: component}, **task, **meets, seed=3)
     back = Experiment.from_toml(experiment.to_toml())
@@ -377,6 +379,7 @@ from wayfare import Evaluation, Experiment, resume, run
 from wayfare.errors import ConfigError
 from wayfare.tasks.objects import Objects
 from wayfare.tasks.places import Places
+from wayfare.tasks.scenes import Scenes
 
 if __name__ == "__main__":
     experiment = Experiment(task=Objects(width=4, hidden=8), strategy=Mine(), rounds=1, evaluation=Evaluation(every=0))

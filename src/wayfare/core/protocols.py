@@ -42,6 +42,7 @@ class Output:
 
     features: dict[str, Tensor]
     logits: Tensor | None = None
+    extra: Tensor | None = None  # a loss that the network brings itself
 
 
 Extra = Callable[[Output, Batch], Tensor]

@@ -33,7 +33,7 @@ def describe(
     sums, clients = np.zeros(3), 0
     for table in _tables(split, labels, n, len(split)):
         table = table[table.sum(axis=1) > 0]
-        sums += _statistics(table, whole / whole.sum()).sum(axis=0) if len(table) else 0.0
+        sums += statistics(table, whole / whole.sum()).sum(axis=0) if len(table) else 0.0
         clients += len(table)
     entropy, variation, largest = (float(s) / clients if clients else None for s in sums)
     return summary | {"classes": n, "entropy": entropy, "total_variation": variation, "largest_share": largest}
@@ -70,7 +70,7 @@ def _sizes(split: Population) -> dict[str, Any]:
     }
 
 
-def _statistics(table: np.ndarray, whole: np.ndarray) -> np.ndarray:
+def statistics(table: np.ndarray, whole: np.ndarray) -> np.ndarray:
     """(clients, 3): normalised entropy, total variation, largest share; no row of `table` is empty."""
     shares = table / table.sum(axis=1, keepdims=True)
     logs = np.log(shares, out=np.zeros_like(shares), where=shares > 0)  # 0 log 0 = 0

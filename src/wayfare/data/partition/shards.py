@@ -31,11 +31,14 @@ class Shards:
     def __call__(self, labels: np.ndarray, rng: np.random.Generator) -> Split:
         labels = check_labels(labels, self.clients)
         supply = np.unique(labels, return_counts=True)[1]
+        owner = owners(labels, _amounts(self.held(supply, rng), supply, rng), rng)
+        return deal(owner, self.clients, rng, origin(self, labels, rng))
+
+    def held(self, supply: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """(clients, n) bool: which classes each client has, where there are supply[k] samples of the k-th."""
         self._check(supply)
         holders = _holders(supply, self.clients, self.classes_per_client)
-        held = _deal_classes(holders, self.clients, self.classes_per_client, rng)
-        owner = owners(labels, _amounts(held, supply, rng), rng)
-        return deal(owner, self.clients, rng, origin(self, labels, rng))
+        return _deal_classes(holders, self.clients, self.classes_per_client, rng)
 
     def _check(self, supply: np.ndarray) -> None:
         slots, p, n = self.clients * self.classes_per_client, self.classes_per_client, len(supply)
