@@ -14,17 +14,24 @@ import os
 import resource
 import sys
 import time
+import types
+from contextlib import redirect_stdout
+from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import torch
-from gossipy import LOG
-from gossipy.core import AntiEntropyProtocol, ConstantDelay, CreateModelMode, StaticP2PNetwork
-from gossipy.model import TorchModel
-from gossipy.model.handler import TorchModelHandler
-from gossipy.node import GossipNode
-from gossipy.simul import GossipSimulator, SimulationEventReceiver
 from torch import nn
 from torch.nn.functional import cross_entropy, max_pool2d
+
+# gossipy imports it to fetch data sets, which is not done here; its build would have to fit torch's
+sys.modules["torchvision"] = types.ModuleType("torchvision")
+from gossipy import LOG  # noqa: E402
+from gossipy.core import AntiEntropyProtocol, ConstantDelay, CreateModelMode, StaticP2PNetwork  # noqa: E402
+from gossipy.model import TorchModel  # noqa: E402
+from gossipy.model.handler import TorchModelHandler  # noqa: E402
+from gossipy.node import GossipNode  # noqa: E402
+from gossipy.simul import GossipSimulator, SimulationEventReceiver  # noqa: E402
 
 WARM = 2  # rounds that are not timed
 STEPS = 10  # time steps of a round
@@ -36,7 +43,7 @@ class Net(TorchModel):
     def __init__(self):
         super().__init__()
         channels = (3, 16, 32, 64)
-        self.blocks = nn.ModuleList(nn.Conv2d(a, b, 3, padding=1) for a, b in zip(channels, channels[1:]))
+        self.blocks = nn.ModuleList(nn.Conv2d(a, b, 3, padding=1) for a, b in pairwise(channels))
         self.hidden, self.head = nn.Linear(64 * 4 * 4, 64), nn.Linear(64, 10)
 
     def init_weights(self):
@@ -82,7 +89,7 @@ class Clock(SimulationEventReceiver):
 def main(mode, nodes, rounds, images, threads, layout):
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    np.random.seed(0)
+    np.random.seed(0)  # noqa: NPY002  (what gossipy draws from)
     LOG.setLevel(logging.ERROR)
     form = {"plain": torch.contiguous_format, "channels_last": torch.channels_last}[layout]
     net, network = Net().to(memory_format=form), StaticP2PNetwork(nodes)
@@ -113,5 +120,6 @@ def main(mode, nodes, rounds, images, threads, layout):
 
 
 if __name__ == "__main__":
-    out, sys.stdout = sys.stdout, open(os.devnull, "w")  # noqa: SIM115  (its progress bar writes there)
-    print(json.dumps(main(**json.loads(sys.argv[1]))), file=out)
+    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):  # its progress bar
+        found = main(**json.loads(sys.argv[1]))
+    print(json.dumps(found))

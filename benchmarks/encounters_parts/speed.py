@@ -25,10 +25,11 @@ from rich.table import Table
 from encounters_parts.processes import cpu_seconds, peak_mib
 
 HERE = Path(__file__).resolve().parent
-NODES, IMAGES, PROBE, WARM = 200, 40, 500, 2
+NODES, QUICK_NODES, IMAGES, PROBE, WARM = 200, 40, 40, 500, 2
 SLOTS = {"merge": 20, "step": 6}
 QUICK_SLOTS = {"merge": 6, "step": 2}
 MODES = {"merge": "merging alone", "step": "with a local step"}
+_LAYOUTS = {"plain": "NCHW", "channels_last": "NHWC"}
 LEAST = {"merge": 5.0, "step": 1.5}
 
 
@@ -111,7 +112,7 @@ def _heads(quick, work):
 
     task = Objects("cifar10", str(noise_pictures(work / "heads", PROBE)), architecture="efficientnet_lite0_head")
     task.ready(lambda *_: None)
-    features, labels = torch.from_numpy(task._features()[0]).float(), torch.from_numpy(task.labels)
+    features, labels = torch.from_numpy(np.array(task._features()[0], np.float32)), torch.from_numpy(task.labels)
     count, at = 256, np.arange(PROBE)
     heads, biases = 0.05 * torch.randn(count, 10, features.shape[1]), torch.zeros(count, 10)
     net = torch.nn.Linear(features.shape[1], 10)
@@ -162,31 +163,31 @@ def gossip(quick):
     sys.path.insert(0, str(HERE.parent / "peers"))
     import environments
 
-    slots, why, python = QUICK_SLOTS if quick else SLOTS, "", ""
+    nodes, slots, why, python = QUICK_NODES if quick else NODES, QUICK_SLOTS if quick else SLOTS, "", ""
     try:
         python = str(environments.python("gossipy", install=not quick))
     except environments.Unavailable as error:
         why = str(error)
     figures = {}
     for mode in MODES:
-        theirs = [_peer(python, mode, slots[mode], *way) for way in _ways(quick)] if python else []
-        ours = _ours(mode, slots[mode])
+        theirs = [_peer(python, mode, nodes, slots[mode], *way) for way in _ways(quick)] if python else []
+        ours = _ours(mode, nodes, slots[mode])
         best = min(theirs, key=lambda found: found["seconds"], default=None)
         figures[mode] = {"ours": ours, "gossipy": best, "all of gossipy": theirs}
-    return {"modes": figures, "why": why}
+    return {"nodes": nodes, "modes": figures, "why": why}
 
 
 def _ways(quick):
-    return [(1, "plain"), (1, "channels_last")] if quick else list(product((1, 2), ("plain", "channels_last")))
+    return [(1, "plain")] if quick else list(product((1, 2), ("plain", "channels_last")))
 
 
-def _peer(python, mode, rounds, threads, layout):
-    told = {"mode": mode, "nodes": NODES, "rounds": rounds, "images": IMAGES, "threads": threads, "layout": layout}
+def _peer(python, mode, nodes, rounds, threads, layout):
+    told = {"mode": mode, "nodes": nodes, "rounds": rounds, "images": IMAGES, "threads": threads, "layout": layout}
     return _json_of([python, str(HERE / "gossip_peer.py"), json.dumps(told)]) | {"threads": threads, "layout": layout}
 
 
-def _ours(mode, slots):
-    return _json_of([sys.executable, "-m", "encounters_parts.speed", mode, str(slots)])
+def _ours(mode, nodes, slots):
+    return _json_of([sys.executable, "-m", "encounters_parts.speed", mode, str(nodes), str(slots)])
 
 
 def _json_of(command):
@@ -196,7 +197,7 @@ def _json_of(command):
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def _child(mode, slots):
+def _child(mode, nodes, slots):
     """Our run of it, in this process."""
     from wayfare import Experiment, Training, runner
     from wayfare.data.partition.random import Random
@@ -208,14 +209,14 @@ def _child(mode, slots):
 
     with tempfile.TemporaryDirectory() as temporary:
         work = Path(temporary)
-        task = Objects("cifar10", str(noise_pictures(work / "pictures", NODES * IMAGES + 2)))
+        task = Objects("cifar10", str(noise_pictures(work / "pictures", nodes * IMAGES + 2)))
         count = slots + WARM
-        rows = [f"{device},{30 * slot},0,0" for device in range(NODES) for slot in range(count)]
+        rows = [f"{device},{30 * slot},0,0" for device in range(nodes) for slot in range(count)]
         (work / "crowd.csv").write_text("\n".join(["device,time,x,y", *rows]) + "\n")  # all at one spot
-        topology = Encounters(traces=str(work / "crowd.csv"), probe=1, judge=1, together=NODES,
+        topology = Encounters(traces=str(work / "crowd.csv"), probe=1, judge=1, together=nodes,
                               iterations=int(mode == "step"))  # fmt: skip
         experiment = Experiment(
-            task=task, partition=Random(NODES), strategy=FedAvg(weighting="uniform"), topology=topology,
+            task=task, partition=Random(nodes), strategy=FedAvg(weighting="uniform"), topology=topology,
             exchange=Always(limit=10**6), training=Training(batch_size=32, lr=0.05, iterations=1),
             evaluation=Evaluation(every=0, holdout=0.0, test=False), rounds=0,
         )  # fmt: skip
@@ -227,7 +228,7 @@ def _child(mode, slots):
 
         engine = "pool" if mode == "step" else "local"  # a mean alone is taken where the rows are, by one process
         runner.run(experiment, work / "run", engine, listen=listen)
-        begun = topology.beginning(NODES) + WARM
+        begun = topology.beginning(nodes) + WARM
         first, last = ends[begun], ends[max(ends)]
         messages = sum(each[2] for number, each in ends.items() if number > begun)
         size = sum(p.numel() for p in task.network().parameters())
@@ -272,11 +273,11 @@ def show(figures, out):
         table.add_row(name, f"{1000 * each['plain']:.2f}", f"{1000 * each['ours']:.2f}", f"{each['ratio']:.2f}",
                       f"at most {each['answers_differ_by']}")  # fmt: skip
     out.print(table)
-    table = Table(title=f"gossip, {NODES} nodes, seconds per 1,000 messages", title_justify="left")
+    table = Table(title=f"gossip, {figures['gossip']['nodes']} nodes, seconds per 1,000 messages", title_justify="left")
     for head in ("", "who", "messages", "s", "CPU s", "peak MiB", "parameters"):
         table.add_column(head, justify="left" if head in ("", "who") else "right")
     for mode, each in figures["gossip"]["modes"].items():
-        rows = {f"gossipy, {f['threads']} threads, {f['layout']}": f for f in each["all of gossipy"]}
+        rows = {f"gossipy, {f['threads']} th., {_LAYOUTS[f['layout']]}": f for f in each["all of gossipy"]}
         for who, found in {**rows, "ours": each["ours"]}.items():
             scale = 1000 / found["messages"]
             told = (f"{scale * found['seconds']:.2f}", f"{scale * found['cpu_seconds']:.2f}")
@@ -288,4 +289,4 @@ def show(figures, out):
 
 
 if __name__ == "__main__":
-    _child(sys.argv[1], int(sys.argv[2]))
+    _child(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

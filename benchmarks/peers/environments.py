@@ -1,6 +1,6 @@
 """A virtual environment for each peer that cannot share Wayfare's.
 
-    python environments.py [pfl] [flower]      makes what is missing, prints the interpreters
+    python environments.py [pfl] [flower] [gossipy]      makes what is missing, prints the interpreters
 
 They are kept in $WAYFARE_CACHE/bench-envs (else ~/.cache/wayfare/bench-envs) and made once: a marker in each holds what
 it was made from. Installation is by plain pip under the project's constraints, which pin torch (a bare torch pulls
@@ -20,10 +20,15 @@ from pathlib import Path
 
 CONSTRAINTS = Path(__file__).resolve().parents[2] / "constraints.txt"
 
-# What to install, and what must import afterwards. Both work beside torch 2.13 and numpy 2.4 as they are.
+# What to install, and what must import afterwards. All work beside torch 2.13 and numpy 2.4 as they are.
 PEERS = {
     "pfl": (["pfl[pytorch]==0.6.0", "torch", "numpy"], "import pfl.model.pytorch"),
     "flower": (["flwr[simulation]==1.41.0", "torch", "numpy"], "import flwr.simulation, ray, torch"),
+    # it imports torchvision without asking for it, to fetch pictures; what pip has does not fit torch's CPU build
+    "gossipy": (
+        ["gossipy-dfl==0.0.1", "torch", "numpy"],
+        "import sys, types; sys.modules['torchvision'] = types.ModuleType('torchvision'); import gossipy.simul",
+    ),
 }
 
 

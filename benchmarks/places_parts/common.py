@@ -19,7 +19,7 @@ note = Console(stderr=True)
 # ---- runs
 
 
-def play(plan, folder, machine):
+def play(plan, folder, machine, metric="test/R@1"):
     """Run experiments, name -> experiment, each in a folder of that name: what is finished is read, the rest goes on.
 
     Returns the records, and why there is none of the others.
@@ -38,7 +38,7 @@ def play(plan, folder, machine):
             taken.append(time.monotonic() - began)
         records[name] = Record.read(place)
         left = statistics.fmean(taken) * (len(plan) - number) if taken else 0
-        shown = f"R@1 {100 * records[name].final('test/R@1'):.1f}, {records[name].seconds:.0f} s"
+        shown = f"{metric.rpartition('/')[2]} {100 * records[name].final(metric):.1f}, {records[name].seconds:.0f} s"
         note.print(f"[{number}/{len(plan)}] {name}: {shown}; about {left / 60:.0f} min left", markup=False)
     return records, failed
 
