@@ -4,8 +4,8 @@
   anyone would write it, by turns in one process with one thread; CPU seconds. Heads on a frozen network also all
   together (`task.tally_many`).
 - gossip: 200 nodes with the small CNN (89,834 parameters), each of which gets one model per round and takes the mean,
-  alone or with a step of training (32 pictures) after it. Ours is a whole run: contacts, matching, the gate, and a
-  checkpoint of every slot on the disk. gossipy is given its faster number of threads and layout. Each in a process of
+  alone or with a step of training (32 pictures) after it. Ours is a whole run: contacts, matching, the gate, and
+  checkpoints of all models on the disk, after every slot where they train and every ten where they only merge. gossipy is given its faster number of threads and layout. Each in a process of
   its own, wall seconds per message after the first two rounds; ours has a process per core where it trains.
 The pictures are noise: nothing here depends on what they show.
 """
@@ -26,8 +26,9 @@ from encounters_parts.processes import cpu_seconds, peak_mib
 
 HERE = Path(__file__).resolve().parent
 NODES, QUICK_NODES, IMAGES, PROBE, WARM = 200, 40, 40, 500, 2
-SLOTS = {"merge": 20, "step": 6}
-QUICK_SLOTS = {"merge": 6, "step": 2}
+SLOTS = {"merge": 60, "step": 6}
+QUICK_SLOTS = {"merge": 20, "step": 2}
+EACH = {"merge": 10, "step": 1}  # slots of ours between two checkpoints
 MODES = {"merge": "merging alone", "step": "with a local step"}
 _LAYOUTS = {"plain": "NCHW", "channels_last": "NHWC"}
 LEAST = {"merge": 5.0, "step": 1.5}
@@ -210,11 +211,12 @@ def _child(mode, nodes, slots):
     with tempfile.TemporaryDirectory() as temporary:
         work = Path(temporary)
         task = Objects("cifar10", str(noise_pictures(work / "pictures", nodes * IMAGES + 2)))
-        count = slots + WARM
+        each = EACH[mode]
+        count = slots + WARM * each
         rows = [f"{device},{30 * slot},0,0" for device in range(nodes) for slot in range(count)]
         (work / "crowd.csv").write_text("\n".join(["device,time,x,y", *rows]) + "\n")  # all at one spot
         topology = Encounters(traces=str(work / "crowd.csv"), probe=1, judge=1, together=nodes,
-                              iterations=int(mode == "step"))  # fmt: skip
+                              iterations=int(mode == "step"), slots=each)  # fmt: skip
         experiment = Experiment(
             task=task, partition=Random(nodes), strategy=FedAvg(weighting="uniform"), topology=topology,
             exchange=Always(limit=10**6), training=Training(batch_size=32, lr=0.05, iterations=1),

@@ -282,6 +282,20 @@ def test_mean_by_hand() -> None:
     assert found["w"].tolist() == [8, 0.5] and found["w"].dtype == torch.float32
 
 
+def test_mean_of_small_large_and_empty_tensors_of_two_types() -> None:
+    """Small neighbours are averaged as one: the same numbers, shapes and types as one by one."""
+    shapes = [(3,), (0,), (2, 2), (200, 200), (4,), (1, 0, 2)]
+    one, two = ({str(k): torch.randn(s) for k, s in enumerate(shapes)} for _ in range(2))
+    for weights in (one, two):
+        weights["half"] = torch.randn(5).half()
+        weights["last"] = torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last)
+    found = mean([(1.0, one), (3.0, two)])
+    assert list(found) == list(one)
+    for name in one:
+        expected = ((one[name].double() + 3 * two[name].double()) / 4).to(one[name].dtype)
+        assert found[name].dtype == one[name].dtype and torch.equal(found[name], expected)
+
+
 def test_mean_where_float32_would_go_wrong() -> None:
     # 2^24 + 1 is not a float32: adding 1 three times to 2^24 would leave it; the mean of the four is 2^22 + 0.75
     found = mean([(1.0, {"w": torch.tensor(v)}) for v in (2.0**24, 1.0, 1.0, 1.0)])

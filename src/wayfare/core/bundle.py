@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -150,18 +150,54 @@ def load_into(net: nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 def mean(pairs: Iterable[tuple[float, Mapping[str, Tensor]]]) -> Weights:
     """The weighted mean in one pass: float64 accumulators, a few models in memory however many are averaged."""
-    total, sums, like = 0.0, {}, {}  # type: float, dict[str, Tensor], dict[str, Tensor]
-    wide: Weights = {}  # each tensor once more, as float64: adding across types takes twice as long
+    total, first = 0.0, {}  # type: float, Mapping[str, Tensor]
+    sums: list[Tensor] = []
+    wide: list[Tensor] = []  # each part once more, as float64: adding across types takes twice as long
     for weight, weights in pairs:
         total += weight
-        for name, tensor in weights.items():
-            if name not in sums:
-                sums[name] = tensor.to(torch.float64) * weight
-                wide[name] = torch.empty_like(sums[name])
-                like[name] = torch.empty((), dtype=tensor.dtype, device=tensor.device)
-            else:
-                sums[name].add_(wide[name].copy_(tensor), alpha=weight)
-    return {name: (s / total).to(like[name].dtype) for name, s in sums.items()}
+        first = first or weights
+        parts = joined(weights[name] for name in first)
+        if not sums:
+            sums = [part.to(torch.float64) * weight for part in parts]
+            wide = [torch.empty_like(part) for part in sums]
+        else:
+            for s, w, part in zip(sums, wide, parts, strict=True):
+                s.add_(w.copy_(part), alpha=weight)
+    means = (s.div_(total) for s in sums)
+    return dict(zip(first, apart(means, first.values())))
+
+
+_SMALL = 2**15  # numbers in a tensor below which a call costs more than what it does
+
+
+def joined(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """Tensors as a few flat ones: neighbours that are small, of one type and on one device become one."""
+    parts = _neighbours(tensors)
+    return [part[0] if len(part) == 1 else torch.cat([tensor.reshape(-1) for tensor in part]) for part in parts]
+
+
+def apart(flat: Iterable[Tensor], like: Iterable[Tensor]) -> Iterator[Tensor]:
+    """The other way round: in the shapes and types of `like`, which is what was joined."""
+    for whole, part in zip(flat, _neighbours(like), strict=True):
+        pieces = (
+            whole.to(part[0].dtype).split([t.numel() for t in part]) if len(part) > 1 else [whole.to(part[0].dtype)]
+        )
+        yield from (piece.view(tensor.shape) for piece, tensor in zip(pieces, part))
+
+
+def _neighbours(tensors: Iterable[Tensor]) -> list[list[Tensor]]:
+    parts: list[list[Tensor]] = []
+    for tensor in tensors:
+        last = parts[-1][-1] if parts else None
+        if (
+            last is not None
+            and max(last.numel(), tensor.numel()) < _SMALL
+            and (last.dtype, last.device) == (tensor.dtype, tensor.device)
+        ):
+            parts[-1].append(tensor)
+        else:
+            parts.append([tensor])
+    return parts
 
 
 def zeros_like(weights: Mapping[str, Tensor]) -> Weights:

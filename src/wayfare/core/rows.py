@@ -47,6 +47,10 @@ class Rows:
         self._end = int(kept.max()) + 1 if len(kept) else 0
         self._free = np.setdiff1d(np.arange(self._end), kept)[::-1].tolist()
 
+    def release(self, row: int) -> None:
+        """This row may be overwritten: no checkpoint has ever pointed to it."""
+        self._free.append(row)
+
     def put(self, state: Bundle) -> tuple[int, int]:
         """Write a state; returns its row and checksum."""
         parts = [plain(state[section][name]).reshape(-1) for section, names in self._form.items() for name in names]
@@ -63,7 +67,8 @@ class Rows:
 
     def get(self, row: int, checksum: int) -> Bundle:
         """Read a state."""
-        data = bytearray(self._bytes)
+        flat = torch.empty(self._numel)
+        data = flat.numpy().view(np.uint8).data
         try:
             read = os.preadv(self._file, [data], row * self._bytes)
         except OSError as error:
@@ -75,7 +80,6 @@ class Rows:
                     "A device's model is lost: begin a new run"
                 )
             self._sound.add(row)
-        flat = torch.frombuffer(data, dtype=torch.float32)
         tensors: dict[str, Weights] = {}
         at = 0
         for section, shapes in self._form.items():
@@ -93,6 +97,6 @@ class Rows:
         self._new = False
 
 
-def _checksum(data: bytearray | memoryview) -> int:
+def _checksum(data: memoryview) -> int:
     """63 bits: equal states have equal ones, and different states different ones for all that can be expected."""
-    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little") >> 1
+    return int.from_bytes(hashlib.sha256(data).digest()[:8], "little") >> 1

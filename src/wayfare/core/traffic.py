@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from wayfare.core.bundle import Bundle, Weights
+from wayfare.core.bundle import Bundle, Weights, joined
 from wayfare.core.protocols import Engine, Failure, Policy
 from wayfare.errors import DeviceError, QuorumError
 
@@ -137,7 +137,6 @@ def _check_section(section: str, weights: Weights, like: Weights, anchor: Weight
     if weights.keys() != like.keys():
         odd = sorted(weights.keys() ^ like.keys())
         raise Refusal(f"names: {section} has {odd[:3]} on one side only")
-    change = 0.0
     start = anchor if section == "model" and anchor is not None and anchor.keys() == weights.keys() else None
     for name, tensor in weights.items():
         wanted = like[name]
@@ -147,14 +146,17 @@ def _check_section(section: str, weights: Weights, like: Weights, anchor: Weight
             raise Refusal(f"shape: {section}/{name} is {tuple(tensor.shape)} instead of {tuple(wanted.shape)}")
         if tensor.dtype != wanted.dtype:
             raise Refusal(f"type: {section}/{name} is {tensor.dtype} instead of {wanted.dtype}")
-        # one pass finds what is not finite as well: a norm of such a tensor is not finite either
-        norm = _norm(tensor if start is None else tensor - start[name].to(tensor.device))
-        if not math.isfinite(norm):
-            if bool(tensor.isfinite().all()):  # numbers, but too large for their squares
-                raise Refusal(f"norm: {section}/{name} is beyond all bounds")
-            raise Refusal(f"not finite: {section}/{name}")
-        change += norm * norm
-    _check_norm(section, math.sqrt(change), start, policy)
+    parts = joined(weights.values())
+    if start is not None:
+        parts = [part - other.to(part.device) for part, other in zip(parts, joined(start[name] for name in weights))]
+    # one pass finds what is not finite as well: a norm of such a tensor is not finite either
+    norms = [_norm(part) for part in parts]
+    if not all(map(math.isfinite, norms)):
+        for name, tensor in weights.items():
+            if not bool(tensor.isfinite().all()):
+                raise Refusal(f"not finite: {section}/{name}")
+        raise Refusal(f"norm: {section} is beyond all bounds")  # numbers, but too large for their squares
+    _check_norm(section, math.hypot(*norms), start, policy)
 
 
 def _check_norm(section: str, norm: float, start: Weights | None, policy: Policy) -> None:

@@ -1,9 +1,9 @@
 """Encounters: no server. Devices move about; those that come near each other may exchange models (FedTour, Sect. III).
 
-A round is one slot of the day, after the rounds of the beginning, in which every device trains the common base model on
-what it holds. In a slot a device meets at most one other (Eq. 5); the policy decides who asks for whose model, and each
-side merges what it got with its own as it was before the slot. Every device has its budget (Eq. 6), which is enforced
-here, not left to the policy.
+A round is one slot of the day (or a few), after the rounds of the beginning, in which every device trains the common
+base model on what it holds. In a slot a device meets at most one other (Eq. 5); the policy decides who asks for whose
+model, and each side merges what it got with its own as it was before the slot. Every device has its budget (Eq. 6),
+which is enforced here, not left to the policy.
 
 The models lie in one file of rows; the state, and so the checkpoint of a slot, is the ledger: who has which row, its
 accuracy, what it may still send and take, what it has spent.
@@ -30,7 +30,7 @@ from wayfare.data.contacts import ContactProcess, Located, contact_process
 from wayfare.data.town.crowd import crowd
 from wayfare.errors import ConfigError
 from wayfare.topologies.film import film
-from wayfare.topologies.slots import play_slot
+from wayfare.topologies.slots import play_slot, together
 from wayfare.topologies.tour import Tour
 
 
@@ -59,6 +59,7 @@ class Encounters:
     liars: float = 0.0  # share of devices that claim to be very good and send something else
     lie: Literal["noise", "nan"] = "noise"
     together: int = 100  # devices that begin in one round
+    slots: int = 1  # slots between two checkpoints, which make a round; more are faster where many exchange
 
     # ---- the shape of the run
 
@@ -72,13 +73,15 @@ class Encounters:
         for name in ("public", "base_iterations", "test", "iterations", "areas"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"topology.{name} = {getattr(self, name)} is out of range")
-        for name in ("probe", "judge", "together", "radius", "slot"):
+        for name in ("probe", "judge", "together", "slots", "radius", "slot"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"topology.{name} = {getattr(self, name)}: more than 0 is wanted")
         if not (0 <= self.liars <= 1 and self.rate >= 0 and self.setup >= 0 and self.signage_limit >= -1):
             raise ConfigError(
                 "topology: liars is a share; rate and setup are not negative; signage_limit is -1 or more"
             )
+        if self.slots > 1 and self.iterations:
+            raise ConfigError("topology.slots = 1 goes with topology.iterations: devices that train remember each slot")
         if self.base_iterations and not self.public:
             raise ConfigError("topology.base_iterations needs topology.public, the pictures that the base learns from")
         moving = int((~self._everyone.stationary).sum())
@@ -90,7 +93,7 @@ class Encounters:
 
     def length(self, clients: int) -> int:
         """All rounds there are: the beginning, then every slot."""
-        return self.beginning(clients) + self._everyone.slots
+        return self.beginning(clients) + math.ceil(self._everyone.slots / self.slots)
 
     def beginning(self, clients: int) -> int:
         """Rounds in which devices begin."""
@@ -136,7 +139,9 @@ class Encounters:
                 if number <= beginning:
                     ledger = tour.begin(number, ledger, traffic)
                 else:
-                    events = play_slot(tour, number, number - beginning - 1, ledger, traffic)
+                    first_slot = (number - beginning - 1) * self.slots
+                    slots = range(first_slot, min(first_slot + self.slots, tour.contacts.slots))
+                    events = together([play_slot(tour, number, slot, ledger, traffic) for slot in slots])
                 tour.rows.sync()
                 state = tour.state(ledger)
                 void = events.get("failed", 0) > 0 and "taker" not in events

@@ -44,8 +44,19 @@ def play_slot(tour: Tour, number: int, slot: int, ledger: Ledger, traffic: Traff
     asked = np.flatnonzero(tour.link.affordable(ledger, meeting, wanted))
     directions, events["cut"] = tour.link.fitting(tour.contacts, ledger, meeting, asked)
     if len(directions):
+        pairs = np.sort(np.column_stack([meeting.me, meeting.peer])[directions], axis=1)
+        directions = directions[np.lexsort((directions, pairs[:, 1], pairs[:, 0]))]  # the two ways of a pair together
         events |= _exchange(tour, number, ledger, traffic, _only(meeting, directions), predicted[directions])
     return events
+
+
+def together(events: list[dict[str, Any]]) -> dict[str, Any]:
+    """What happened in the slots of a round, as if they were one: the first of them."""
+    if len(events) == 1:
+        return events[0]
+    names = {name: type(value) for event in events for name, value in event.items() if name != "slot"}
+    sums = {name: sum((event.get(name, kind()) for event in events), kind()) for name, kind in names.items()}
+    return {"slot": events[0]["slot"], **sums}
 
 
 # ---- who meets whom
@@ -132,50 +143,62 @@ def _exchange(
 
 def _merged(tour: Tour, number: int, ledger: Ledger, asked: Meeting, traffic: Traffic) -> list[Bundle | Failure | None]:
     """For each direction the new state (and its tally), or why there is none; None: it was refused at the gate."""
-    said = _reports(tour, number, ledger, asked, traffic)
-    merges: list[Bundle | Failure | None] = [None] * len(said)
-    told = [(k, int(asked.me[k]), report) for k, report in enumerate(said) if report is not None]
+    reports = _reports(tour, number, ledger, asked, traffic)
     if not (tour.exchange.scored or tour.exchange.guarded or tour.settings.iterations):
-        for k, me, report in told:  # only a mean: no device has to be asked
-            own = tour.held(ledger, me)
-            mine = tour.strategy.report(own, int(tour.examples[me]))
-            merges[k] = tour.strategy.merge(own, [(tour.ids[me], mine), ("peer", report)])
-        return merges
+        # only a mean: no device has to be asked
+        return [None if said is None else _mean(tour, ledger, me, said) for me, said in zip(asked.me.tolist(), reports)]
     extra = {"keep": True, "own": tour.exchange.guarded}
-    requests = (
-        (tour.ids[me], tour.message(number, ledger, me, report, extra | {"iterations": tour.iterations(me)}))
-        for _, me, report in told
-    )
-    for (k, _, _), (id, reply) in zip(told, tour.call("meet", requests)):
+    merges: list[Bundle | Failure | None] = [None] * len(asked.me)
+    told: list[int] = []
+
+    def requests() -> Iterator[tuple[str, Bundle]]:
+        for k, (me, said) in enumerate(zip(asked.me.tolist(), reports)):
+            if said is not None:
+                told.append(k)
+                more = extra | {"iterations": tour.iterations(me)}
+                yield tour.ids[me], tour.message(number, ledger, me, said, more)
+
+    for place, (id, reply) in enumerate(tour.call("meet", requests())):
         tour.admitted(id, "meet", reply, traffic)
-        merges[k] = reply
+        merges[told[place]] = reply
     return merges
 
 
-def _reports(tour: Tour, number: int, ledger: Ledger, asked: Meeting, traffic: Traffic) -> list[Bundle | None]:
-    """What each peer sends, if it passes the gate of the one who asked."""
+def _mean(tour: Tour, ledger: Ledger, me: int, said: Bundle) -> Bundle:
+    own = tour.held(ledger, me)
+    mine = tour.strategy.report(own, int(tour.examples[me]))
+    return tour.strategy.merge(own, [(tour.ids[me], mine), ("peer", said)])
+
+
+def _reports(tour: Tour, number: int, ledger: Ledger, asked: Meeting, traffic: Traffic) -> Iterator[Bundle | None]:
+    """What each peer sends, one after the other, if it passes the gate of the one who asked."""
+    replies: Iterator[Bundle | None]
     if tour.exchange.delegates:  # my own model, trained on the peer's pictures
         sent = (
             tour.strategy.send(tour.held(ledger, int(me)), tour.ids[peer]) for me, peer in zip(asked.me, asked.peer)
         )
-        requests = [
+        requests = (
             (tour.ids[peer], Bundle(told.tensors, {**told.values, "round": number}))
             for peer, told in zip(asked.peer, sent)
-        ]
-        replies = [tour.admitted(id, "train", reply, traffic) for id, reply in tour.call("train", requests)]
+        )
+        # all at once: another program may be waiting for what comes of it
+        replies = iter([tour.admitted(id, "train", reply, traffic) for id, reply in tour.call("train", requests)])
     else:
-        replies = [tour.strategy.report(tour.held(ledger, int(peer)), int(tour.examples[peer])) for peer in asked.peer]
-    reports: list[Bundle | None] = []
+        replies = (
+            tour.strategy.report(tour.held(ledger, peer), int(tour.examples[peer])) for peer in asked.peer.tolist()
+        )
     for me, peer, reply in zip(asked.me.tolist(), asked.peer.tolist(), replies):
-        reports.append(None if reply is None else _through_the_gate(tour, number, ledger, me, peer, reply, traffic))
-    return reports
+        said = reply
+        if reply is not None:
+            said = _through_the_gate(tour, number, asked.slot, ledger, me, peer, reply, traffic)
+        yield said
 
 
 def _through_the_gate(
-    tour: Tour, number: int, ledger: Ledger, me: int, peer: int, reply: Bundle, traffic: Traffic
+    tour: Tour, number: int, slot: int, ledger: Ledger, me: int, peer: int, reply: Bundle, traffic: Traffic
 ) -> Bundle | None:
     own, examples = tour.held(ledger, me), int(tour.examples[peer])
-    tensors = _lie(tour, number, peer, reply) if tour.liars[peer] else reply.tensors
+    tensors = _lie(tour, slot, peer, reply) if tour.liars[peer] else reply.tensors
     said = Bundle(tensors, {"n": examples, "round": number})
     try:
         admit(said, tour.strategy.report(own, 1).tensors, own.tensors, tour.federation.policy, number, examples)
@@ -185,8 +208,8 @@ def _through_the_gate(
     return said
 
 
-def _lie(tour: Tour, number: int, peer: int, reply: Bundle) -> dict[str, dict[str, torch.Tensor]]:
-    rng = rng_for(tour.federation.seed, number, tour.ids[peer], "lie")
+def _lie(tour: Tour, slot: int, peer: int, reply: Bundle) -> dict[str, dict[str, torch.Tensor]]:
+    rng = rng_for(tour.federation.seed, slot, tour.ids[peer], "lie")
 
     def instead(tensor: torch.Tensor) -> torch.Tensor:
         if tour.settings.lie == "nan":

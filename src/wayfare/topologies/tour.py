@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from wayfare.topologies.encounters import Encounters
 
 _UNLIMITED = 2**40
+_READ = 4  # states of devices that are kept in memory
 _COUNTS = ("can_send", "can_take", "sent", "taken", "bytes_sent", "bytes_taken", "busy", "judged", "meetings")
 
 
@@ -45,6 +46,8 @@ class Tour:
         self.strategy, self.task = federation.strategy, federation.task
         if not hasattr(self.task, "tally"):
             raise ConfigError(f"{type(self.task).__name__} cannot tell how good a model is class by class (no tally)")
+        if settings.slots > 1 and self.exchange.delegates:
+            raise ConfigError("topology.slots = 1 goes with a policy that delegates: devices train in every slot")
         clients = len(federation.population)
         self.contacts = settings.cast(clients, federation.seed)
         self.ids = [federation.population.id(i) for i in range(clients)]
@@ -58,6 +61,7 @@ class Tour:
         self.liars = np.isin(np.arange(len(self.ids)), liars)
         self.looked: dict[tuple[int, int], float] = {}  # accuracies of merges that an oracle has seen
         self._base = (0, 0)
+        self._read: dict[tuple[int, int], Bundle] = {}
 
     def close(self) -> None:
         """Let go of the models' file."""
@@ -77,11 +81,19 @@ class Tour:
 
     def held(self, ledger: Ledger, device: int) -> Bundle:
         """A device's own state: as a server's, for merging with a peer's is what a server does with replies."""
-        return self._at(int(ledger["row"][device]), int(ledger["check"][device]))
+        key = int(ledger["row"][device]), int(ledger["check"][device])
+        if key not in self._read:  # the two of a meeting are needed several times, one after the other
+            if len(self._read) == _READ:
+                del self._read[next(iter(self._read))]
+            self._read[key] = self._at(*key)
+        return self._read[key]
 
     def put(self, ledger: Ledger, device: int, state: Bundle) -> None:
-        """Give a device another state."""
+        """Give a device another state. What it got since the last checkpoint is of no use any more."""
+        old = int(ledger["row"][device])
         ledger["row"][device], ledger["check"][device] = self.rows.put(state)
+        if old != ledger["row_before"][device] and old != self._base[0]:
+            self.rows.release(old)
 
     def keep_rows(self, ledger: Ledger) -> None:
         """Rows of this checkpoint and of the one before may be needed again; others are free."""
