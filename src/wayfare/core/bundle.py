@@ -179,10 +179,11 @@ def joined(tensors: Iterable[Tensor]) -> list[Tensor]:
 def apart(flat: Iterable[Tensor], like: Iterable[Tensor]) -> Iterator[Tensor]:
     """The other way round: in the shapes and types of `like`, which is what was joined."""
     for whole, part in zip(flat, _neighbours(like), strict=True):
-        pieces = (
-            whole.to(part[0].dtype).split([t.numel() for t in part]) if len(part) > 1 else [whole.to(part[0].dtype)]
-        )
-        yield from (piece.view(tensor.shape) for piece, tensor in zip(pieces, part))
+        numbers, place = whole.to(part[0].dtype), 0
+        for tensor in part:
+            piece = numbers if len(part) == 1 else numbers[place : place + tensor.numel()]
+            yield piece.view(tensor.shape)
+            place += tensor.numel()
 
 
 def _neighbours(tensors: Iterable[Tensor]) -> list[list[Tensor]]:
