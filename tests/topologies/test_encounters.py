@@ -319,3 +319,27 @@ class Blind(Numbers):
     """Cannot count by class."""
 
     tally = property()  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("policy", [Gossip(20, probability=0.5), FedTour(20, HOPEFUL)], ids=["gossip", "fedtour"])
+def test_checkpoints_may_be_rarer_than_slots(tmp_path: Path, policy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same models, with a checkpoint after each slot or after seven; also where few models may wait in memory."""
+    hundredths, day = (
+        (20, 30, 60, 90),
+        [(slot, a, b) for slot in range(20) for a, b in ((0, 1), (2, 3), (1, 2), (0, 3))],
+    )
+    runs = []
+    for name, slots, room in (("each", 1, 2**28), ("rare", 7, 2**28), ("little room", 7, 8)):
+        monkeypatch.setattr("wayfare.core.rows._ROOM", room)
+        experiment = tour(tmp_path, day, policy, hundredths, slots=slots)
+        runs.append(runner.run(experiment, tmp_path / name, "local"))
+    assert [run["rounds"] for run in runs] == [21, 4, 4]
+    assert len({run["model_sha256"] for run in runs}) == 1
+    counted = [columns(tmp_path / name, "accuracy", "sent", "taken", "meetings") for name in ("each", "rare")]
+    assert counted[0] == [list(column.expected) for column in counted[1]]
+    takers = [
+        [taker for event in events_of(tmp_path / name) for taker in event.get("taker", [])] for name in ("each", "rare")
+    ]
+    assert takers[0] == takers[1] != []
+    with pytest.raises(ConfigError, match=r"topology\.iterations"):
+        runner.run(tour(tmp_path, day, policy, hundredths, slots=7, iterations=1), tmp_path / "no", "local")

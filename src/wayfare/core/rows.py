@@ -17,6 +17,8 @@ from wayfare.core import disk
 from wayfare.core.bundle import Bundle, Weights, plain
 from wayfare.errors import StoreError
 
+_ROOM = 2**28  # bytes of states that may wait to be written
+
 
 class Rows:
     """Bundles of one form, by row number. All their tensors have the same type, float32."""
@@ -32,6 +34,8 @@ class Rows:
         self._end = 0
         self._sound: set[int] = set()  # rows whose checksum was looked at
         self._new = False
+        self._waiting: dict[int, torch.Tensor] = {}  # put later, and not written yet
+        self._settled: dict[int, int] = {}  # put later, and written; with their checksums
         with disk.explained(path, self._bytes):
             disk.make_folder(path.parent)
             self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -50,23 +54,53 @@ class Rows:
     def release(self, row: int) -> None:
         """This row may be overwritten: no checkpoint has ever pointed to it."""
         self._free.append(row)
+        self._waiting.pop(row, None)
+        self._settled.pop(row, None)
 
     def put(self, state: Bundle) -> tuple[int, int]:
         """Write a state; returns its row and checksum."""
-        parts = [plain(state[section][name]).reshape(-1) for section, names in self._form.items() for name in names]
-        data = torch.cat(parts).numpy().view(np.uint8).data
+        row = self._new_row()
+        return row, self._write(row, self._flat(state))
+
+    def put_later(self, state: Bundle) -> int:
+        """The same, but what is released before `settle` is called need not be written at all; returns its row."""
+        row = self._new_row()
+        self._waiting[row] = self._flat(state)
+        if len(self._waiting) * self._bytes > _ROOM:
+            oldest = next(iter(self._waiting))
+            self._settled[oldest] = self._write(oldest, self._waiting.pop(oldest))
+        return row
+
+    def settle(self) -> dict[int, int]:
+        """Write all that waits; returns the checksums of all rows put later."""
+        found = self._settled | {row: self._write(row, flat) for row, flat in self._waiting.items()}
+        self._waiting, self._settled = {}, {}
+        return found
+
+    def _new_row(self) -> int:
         row = self._free.pop() if self._free else self._end
         self._end = max(self._end, row + 1)
+        return row
+
+    def _flat(self, state: Bundle) -> torch.Tensor:
+        return torch.cat(
+            [plain(state[section][name]).reshape(-1) for section, names in self._form.items() for name in names]
+        )
+
+    def _write(self, row: int, flat: torch.Tensor) -> int:
+        data = flat.numpy().view(np.uint8).data
         with disk.explained(self.path, self._bytes):
             done, at = 0, row * self._bytes
             while done < self._bytes:
                 done += os.pwrite(self._file, data[done:], at + done)
         self._sound.add(row)
         self._new = True
-        return row, _checksum(data)
+        return _checksum(data)
 
     def get(self, row: int, checksum: int) -> Bundle:
         """Read a state."""
+        if row in self._waiting:
+            return self._shaped(self._waiting[row])
         flat = torch.empty(self._numel)
         data = flat.numpy().view(np.uint8).data
         try:
@@ -80,6 +114,9 @@ class Rows:
                     "A device's model is lost: begin a new run"
                 )
             self._sound.add(row)
+        return self._shaped(flat)
+
+    def _shaped(self, flat: torch.Tensor) -> Bundle:
         tensors: dict[str, Weights] = {}
         at = 0
         for section, shapes in self._form.items():

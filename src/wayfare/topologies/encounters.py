@@ -142,7 +142,7 @@ class Encounters:
                     first_slot = (number - beginning - 1) * self.slots
                     slots = range(first_slot, min(first_slot + self.slots, tour.contacts.slots))
                     events = together([play_slot(tour, number, slot, ledger, traffic) for slot in slots])
-                tour.rows.sync()
+                tour.settle(ledger)
                 state = tour.state(ledger)
                 void = events.get("failed", 0) > 0 and "taker" not in events
                 round = Round(number, state, traffic, void, milestone=number == beginning, events=events)

@@ -62,6 +62,7 @@ class Tour:
         self.looked: dict[tuple[int, int], float] = {}  # accuracies of merges that an oracle has seen
         self._base = (0, 0)
         self._read: dict[tuple[int, int], Bundle] = {}
+        self._later = 0  # stands for a checksum that is not known yet, below 0
 
     def close(self) -> None:
         """Let go of the models' file."""
@@ -91,9 +92,20 @@ class Tour:
     def put(self, ledger: Ledger, device: int, state: Bundle) -> None:
         """Give a device another state. What it got since the last checkpoint is of no use any more."""
         old = int(ledger["row"][device])
-        ledger["row"][device], ledger["check"][device] = self.rows.put(state)
+        if self.settings.slots > 1 and not self.exchange.scored:  # nobody asks which models are alike
+            self._later += 1
+            ledger["row"][device], ledger["check"][device] = self.rows.put_later(state), -self._later
+        else:
+            ledger["row"][device], ledger["check"][device] = self.rows.put(state)
         if old != ledger["row_before"][device] and old != self._base[0]:
             self.rows.release(old)
+
+    def settle(self, ledger: Ledger) -> None:
+        """All models are on the disk when this returns, and the ledger knows their checksums."""
+        found = self.rows.settle()
+        for device in np.flatnonzero(ledger["check"] < 0):
+            ledger["check"][device] = found[int(ledger["row"][device])]
+        self.rows.sync()
 
     def keep_rows(self, ledger: Ledger) -> None:
         """Rows of this checkpoint and of the one before may be needed again; others are free."""
