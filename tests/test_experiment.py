@@ -21,8 +21,8 @@ from wayfare.data.partition.proximity import Proximity
 from wayfare.data.partition.split import Split
 from wayfare.errors import ConfigError
 from wayfare.experiment import COMPONENTS, Crowd, Evaluation, Experiment, flatten, override
-from wayfare.strategies.centralised import Centralised
 from wayfare.policies.fedtour import FedTour
+from wayfare.strategies.centralised import Centralised
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.fedproto import FedProto
 from wayfare.strategies.local import Local

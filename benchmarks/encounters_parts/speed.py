@@ -5,8 +5,9 @@
   together (`task.tally_many`).
 - gossip: 200 nodes with the small CNN (89,834 parameters), each of which gets one model per round and takes the mean,
   alone or with a step of training (32 pictures) after it. Ours is a whole run: contacts, matching, the gate, and
-  checkpoints of all models on the disk, after every slot where they train and every ten where they only merge. gossipy is given its faster number of threads and layout. Each in a process of
-  its own, wall seconds per message after the first two rounds; ours has a process per core where it trains.
+  checkpoints of all models on the disk, after every slot where they train and every ten where they only merge. gossipy
+  is given its faster number of threads and layout. Each in a process of its own, wall seconds per message after the
+  first two rounds; ours has a process per core where it trains.
 The pictures are noise: nothing here depends on what they show.
 """
 

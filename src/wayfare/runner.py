@@ -105,7 +105,7 @@ class _Run:
         with ExitStack() as stack:
             machine = stack.enter_context(opened(engine, workers))  # first: its workers start while data is read here
             if hasattr(experiment.task, "ready"):
-                experiment.task.ready(lambda *how_far: self.listen("preparing", dict(zip(_HOW_FAR, how_far))))
+                experiment.task.ready(self._preparing)
             self._write_beginning(spec, machine)
             state = store.latest(lambda text: self.listen("warning", {"text": text}))
             machine.open(spec, str(store.folder), self.bench)
@@ -115,7 +115,7 @@ class _Run:
                 experiment.strategy, self.crowd.clients, machine, experiment.policy,
                 experiment.seed, self.rounds, self.crowd.size_of, self._heard,
                 experiment.task, self.crowd.client, self._initial, experiment.reserved(), experiment.exchange,
-                f"{experiment.training} {experiment.where}", store.folder, lambda *how_far: self.listen("preparing", dict(zip(_HOW_FAR, how_far))),
+                f"{experiment.training} {experiment.where}", store.folder, self._preparing,
             )  # fmt: skip
             first = len(store.lines)
             self._check_unchanged()
@@ -386,6 +386,9 @@ class _Run:
             return _model_file(state, round), personal
         model, sha = self.experiment.topology.outcome(self.federation, state)
         return Bundle({"model": model}, {"round": round}).pack(), hashlib.sha256((sha + personal).encode()).hexdigest()
+
+    def _preparing(self, *how_far: Any) -> None:
+        self.listen("preparing", dict(zip(_HOW_FAR, how_far)))
 
     def _heard(self, device: str) -> None:
         self.listen("device", {"device": device})

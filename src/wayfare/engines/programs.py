@@ -8,11 +8,10 @@ import math
 import time
 import traceback
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
-from wayfare.core.bundle import Bundle, Value
+from wayfare.core.bundle import Bundle, Value, Weights
 from wayfare.core.device import Bench, Device
 from wayfare.core.exchange import PEER
 from wayfare.core.protocols import Failure
@@ -48,7 +47,8 @@ def meet(device: Device, message: Bundle) -> Bundle:
     strategy, parts = device.strategy, message.tensors
     own = Bundle({name: part for name, part in parts.items() if name != "samples" and not name.endswith(PEER)})
     peer = Bundle({name.removesuffix(PEER): part for name, part in parts.items() if name.endswith(PEER)})
-    state, values, tensors = own, {"n": max(1, int(message.number("n")))}, {}  # type: Bundle, dict[str, Value], Any
+    state, tensors = own, dict[str, Weights]()
+    values: dict[str, Value] = {"n": max(1, int(message.number("n")))}
     if message.values.get("own"):
         values["own_before"] = _own_score(device, own)
     if peer.tensors:
