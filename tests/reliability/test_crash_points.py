@@ -6,15 +6,18 @@ import itertools
 import json
 import random
 import shutil
+from dataclasses import replace
 
 import pytest
 
 from faults import Disk, Watch, complete_lines, go, killed, outcome, points, remains, tiny
-from tour_parts import HOPEFUL, tour
+from tour_parts import HOPEFUL, tour, written
 from wayfare.experiment import Evaluation
+from wayfare.policies.always import Always
 from wayfare.policies.fedtour import FedTour
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.scaffold import Scaffold
+from wayfare.topologies.encounters import Encounters
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 SETTINGS = list(itertools.product((1, 2, 4), (False, True)))  # workers, backward
@@ -77,6 +80,20 @@ def test_workers_and_orders(cases, engine, tmp_path, name):
         cases[name].mend(tmp_path / f"{setting}", pool, b"")
         devices = ["c0", "c1", "c2", "c3"]
         assert pool.trained == (devices[::-1] if pool.backward else devices) * 3
+
+
+def test_a_tour_with_any_workers_and_orders(engine, tmp_path):
+    """Six phones that meet train, merge and are judged by 1, 2 and 4 workers, first to last and last to first."""
+    traces = written(tmp_path, [(slot, a, b) for slot in range(4) for a, b in ((0, 1), (2, 3), (4, 5), (1, 2), (3, 4))])
+    experiment = replace(
+        tiny(FedAvg("uniform"), clients=6, evaluation=Evaluation(every=100, holdout=0.0)), rounds=0,
+        topology=Encounters(traces, probe=40, judge=1, test=40, iterations=1), exchange=Always(20),
+    )  # fmt: skip
+    runs = [go(experiment, tmp_path / f"{setting}", engine(setting)) for setting in SETTINGS]
+    runs.append(go(experiment, tmp_path / "local", "local"))
+    assert runs[0]["metrics"]["tour/taken"] > 2
+    assert len({run["model_sha256"] for run in runs}) == 1
+    assert all(run["metrics"] == runs[0]["metrics"] for run in runs)
 
 
 @pytest.mark.timeout(1800)
