@@ -18,7 +18,7 @@ def test_example(path, tmp_path):
     if path.stem == "town":
         assert len(done.stdout.splitlines()) == len(list((tmp_path / "run").glob("*.jpg"))) == 5
     elif path.stem == "locate":
-        assert len(done.stdout.splitlines()) == 5 and (tmp_path / "run" / "located.html").is_file()
+        assert len(done.stdout.splitlines()) == 4 and (tmp_path / "run" / "located.html").is_file()
     else:
         assert "test/accuracy" in done.stdout
 

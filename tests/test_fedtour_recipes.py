@@ -63,7 +63,7 @@ def test_the_default_is_the_papers():
     )  # fmt: skip
     training = small.training
     assert (training.optimizer, training.lr, training.epochs, training.batch_size) == ("adam", 1e-3, 5, 32)
-    assert (small.partition.distribution, small.partition.exponent) == ("pareto", 0.7)
+    assert (small.partition.distribution, small.partition.exponent) == ("zipf", 1.0)
 
 
 def test_the_papers_values():
