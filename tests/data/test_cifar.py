@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mangle import bytes_of, quick_folder
 from wayfare.data import cifar
 from wayfare.data.cache import write_pair
 from wayfare.data.pictures import Pictures
@@ -377,6 +378,27 @@ def test_any_bytes_in_the_binary_form(tmp_path_factory: pytest.TempPathFactory, 
     except DataError:
         return
     assert train.classes
+
+
+def test_ten_thousand_broken_files() -> None:
+    """Both forms, each of their files: pictures or a DataError that names the folder, and nothing else."""
+    rng, refused, read = np.random.default_rng(0), 0, 0
+    with quick_folder() as place:
+        for folder in (write_binary(place / "binary"), write_python(place / "py", python2)):
+            for file in sorted(folder.iterdir()):
+                whole = file.read_bytes()
+                # mostly near the ends of a batch: in the pixels a change is one of meaning
+                for _ in range(10_000 // (2 * len(list(folder.iterdir()))) + 1):
+                    head, tail = whole[:300], whole[300:]
+                    file.write_bytes(bytes_of(head, rng) + tail if rng.random() < 0.8 else bytes_of(whole, rng))
+                    try:
+                        cifar.load(folder)
+                        read += 1
+                    except DataError as error:
+                        assert str(folder) in str(error)
+                        refused += 1
+                file.write_bytes(whole)
+    assert refused + read >= 10_000 and refused > 3_000 and read > 300
 
 
 def test_the_real_set_where_it_was_fetched() -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import pickletools
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -216,6 +217,12 @@ class _Machine:
 
     def run(self) -> object:
         """What the file describes, or `_Unexpected`."""
+        with warnings.catch_warnings():
+            # Python reads such a string and warns; no file that a program wrote has one
+            warnings.filterwarnings("error", "invalid (octal )?escape sequence", DeprecationWarning)
+            return self._run()
+
+    def _run(self) -> object:
         try:
             for count, (opcode, argument, position) in enumerate(pickletools.genops(self.program)):
                 if opcode.name == "STOP":
@@ -226,7 +233,7 @@ class _Machine:
                     self.step(opcode.name, argument)
                 except _Unexpected as error:
                     raise _Unexpected(f"byte {position}, {opcode.name}: {error}") from error
-        except (ValueError, OverflowError) as error:  # genops itself, at bytes that are no instruction
+        except (ValueError, OverflowError, DeprecationWarning) as error:  # genops, at no instruction
             raise _Unexpected(f"expected a pickle: {str(error)[:200]}") from error
         raise _Unexpected("expected a pickle: it has no end")
 
