@@ -34,6 +34,7 @@ class Batch:
 
     inputs: Any
     labels: Tensor | None = None
+    rows: Tensor | None = None  # places among the client's training samples, where a task says them
 
 
 @dataclass
