@@ -239,7 +239,7 @@ class Places:
             apart = torch.from_numpy(miner.apart(triplets.query, photos[count:])) if young else None
             if young:
                 net.age += 1  # before the step, which may be the last that is asked for
-            yield Triplets(self._inputs(net, rows[photos], count, client, rng), None, count, apart)
+            yield Triplets(self._inputs(net, rows[photos], count, client, rng), queries=count, apart=apart)
             if young and not self._is_young(net):
                 return  # from here on with hard negatives
 
