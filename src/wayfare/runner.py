@@ -28,6 +28,8 @@ from wayfare.core.store import Store
 from wayfare.core.traffic import Traffic
 from wayfare.data.partition.census import census
 from wayfare.data.partition.heterogeneity import counts, describe
+from wayfare.data.partition.semantic import clusters_of
+from wayfare.data.partition.semantic_stats import semantics_of
 from wayfare.data.partition.split import Population, load_split
 from wayfare.data.places import PlacePhotos
 from wayfare.errors import ConfigError, DataError, QuorumError, StoreError
@@ -413,7 +415,7 @@ def _model_file(state: Bundle, round: int) -> bytes:
 
 
 def partition_summary(split: Population, experiment: Experiment) -> dict[str, Any]:
-    """Who has what, for people: a table of statistics, the first clients' label counts, and maps of photographs."""
+    """Who has what, for people: statistics, the first clients' label counts, maps of photographs, semantic clusters."""
     task = experiment.task
     shown = split if len(split) <= _DESCRIBED else split.select(range(_DESCRIBED))
     table = describe(shown, task.labels, len(task.classes)) if task.labels is not None else describe(shown)
@@ -426,6 +428,9 @@ def partition_summary(split: Population, experiment: Experiment) -> dict[str, An
         places = census(shown, photos)
         result["table"] |= places.pop("table")
         result["places"] = places
+    meant = getattr(task, "categories", None)
+    if split.provenance.get("rule") == "semantic" and meant is not None:
+        result["semantics"] = semantics_of(shown, meant, clusters_of(split, meant))
     if task.labels is not None:
         table_counts = counts(split, task.labels, len(task.classes))
         result |= {"classes": list(task.classes), "counts": table_counts.tolist()}

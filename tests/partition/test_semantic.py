@@ -174,7 +174,6 @@ def test_a_plain_array_is_enough() -> None:
         ([0], [[-1]], ["ab"], r"remark 0 is of sample 0 at \[-1\]"),
         ([0], [[0, 0]], ["ab"], r"places of shape \(1, 2\): expected \(1, 1\)"),
         ([0], [[0]], [], "a category tensor of no cells"),
-        ([0], [[0, 0]], ["a" * 300, "b" * 300], "300 x 300 cells, at most 50000"),
     ],
 )
 def test_remarks_that_fall_outside(sample: Any, places: Any, axes: Any, message: str) -> None:

@@ -155,8 +155,8 @@ def test_names_along_the_line() -> None:
     assert not torch.allclose(free, names(graph.labels.tolist()))
     torch.testing.assert_close(net(graph).objects, names(graph.labels.tolist()))
     truth = torch.tensor([0, 1, -1, 3, -1, 2])
-    torch.testing.assert_close(net(graph, truth).objects, names(truth.tolist()))
-    torch.testing.assert_close(net.eval()(graph, truth).objects, free)
+    torch.testing.assert_close(net(replace(graph, truth=truth)).objects, names(truth.tolist()))
+    torch.testing.assert_close(net.eval()(replace(graph, truth=truth)).objects, free)
 
 
 def same(one: Said, other: Said, pairs: slice, objects: slice) -> None:

@@ -20,6 +20,7 @@ from wayfare.reports.compare import write_page
 from wayfare.reports.partition import write_partition
 from wayfare.reports.record import Record, find_runs
 from wayfare.reports.report import write_report
+from wayfare.reports.semantic_split import semantic_tables
 from wayfare.reports.tables import compare_table, partition_table, places_tables, run_table, runs_table
 
 
@@ -111,7 +112,10 @@ def split(
     set_: Settings = None,
     json: Json = False,
 ) -> None:
-    """Draw a recipe's partition and print how different its clients are, or where their photographs are."""
+    """Draw a recipe's partition and print how different its clients are, or where their photographs are.
+
+    Of a semantic partition also what its clusters are about, and how different clients are at each level.
+    """
     from wayfare.experiment import Experiment
     from wayfare.runner import partition_summary
 
@@ -120,11 +124,16 @@ def split(
         drawn = experiment.split()
     summary = partition_summary(drawn, experiment)
     shown: list[Any] = places_tables(summary) if "places" in summary else [partition_table(summary["table"])]
+    if "semantics" in summary:
+        shown += semantic_tables(summary["semantics"])
     if save is not None:
         disk.write(save, drawn.pack())
         summary["file"] = str(save)
     if out is not None:
-        summary["page"] = str(write_partition(summary, out))
+        from wayfare.gallery.album import Album, Wanted
+
+        album = Album()
+        summary["page"] = str(write_partition(summary, out, lambda f, side: album.picture(Wanted(Path(f), ""), side)))
         shown.append(f"page: {out}")
     answer(summary, json, *shown)
 

@@ -42,13 +42,7 @@ def load(path: Path, *, strict: bool = False, drop: Collection[Quirk] = (), pict
     What is odd but not wrong is kept unless it is named in `drop` (see `SceneGraphs.without`); `pictures` leaves out
     entries whose picture is not there. What is wrong is in `problems` of the result; `strict` raises it.
     """
-    if path.is_dir():
-        files = _files(path)
-        if len(files) != 1:
-            found = f"several files hold scene graphs: {', '.join(file.name for file in files[:4])}, ..."
-            remedy = "give one of them" if files else "expected psg.json"
-            raise DataError(found if files else "no scene graphs here", path, remedy=remedy)
-        path = files[0]
+    path = the_file(path)
     problems = Problems(strict)
     graphs = _read(path, problems).without(*drop)
     if pictures:
@@ -57,6 +51,18 @@ def load(path: Path, *, strict: bool = False, drop: Collection[Quirk] = (), pict
             problems.note(_dangling(path, graphs, int(index), "file_name", graphs.files[index]))
         graphs = graphs.select(there)
     return graphs
+
+
+def the_file(path: Path) -> Path:
+    """The path, or the only file of scene graphs in that folder."""
+    if not path.is_dir():
+        return path
+    files = _files(path)
+    if len(files) != 1:
+        found = f"several files hold scene graphs: {', '.join(file.name for file in files[:4])}, ..."
+        remedy = "give one of them" if files else "expected psg.json"
+        raise DataError(found if files else "no scene graphs here", path, remedy=remedy)
+    return files[0]
 
 
 def recognises(path: Path) -> bool:

@@ -13,6 +13,9 @@ from wayfare.data.psg import kind_of
 from wayfare.data.tables import read_json
 from wayfare.errors import DataError
 
+PAPER = Path(__file__).parent / "centroids" / "psg_groups.json"  # the federated scene-graph benchmark's
+BESIDE = "word_categorized.json"
+
 
 @dataclass(frozen=True)
 class SuperClasses:
@@ -22,6 +25,20 @@ class SuperClasses:
     predicates: tuple[str, ...]
     object_of: np.ndarray  # int32, one for each class
     predicate_of: np.ndarray  # int32, one for each predicate
+
+
+def choose(name: str, folder: Path, classes: Collection[str], predicates: Collection[str]) -> SuperClasses | None:
+    """The groups in a file, the "paper"'s, or with "none" none. With "" those of the data's folder, or else the paper's
+    if every class and predicate is in them, or else none."""
+    if name == "none":
+        return None
+    if name or (folder / BESIDE).exists():
+        file = PAPER if name == "paper" else Path(name) if name else folder / BESIDE
+        return load(file, classes, predicates)
+    try:
+        return load(PAPER, classes, predicates)
+    except DataError:  # they are other classes than PSG's
+        return None
 
 
 def load(path: Path, classes: Collection[str], predicates: Collection[str]) -> SuperClasses:

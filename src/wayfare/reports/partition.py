@@ -1,4 +1,7 @@
-"""The page of a partition on its own, as `wayfare split` draws it; and the maps of one that deals out photographs."""
+"""The page of a partition on its own, as `wayfare split` draws it; and the maps of one that deals out photographs.
+
+What is shown of semantic clusters is in `semantic_split`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from wayfare.reports import page
+from wayfare.reports import page, semantic_split
 from wayfare.reports.dataset_figures import bars_figure, map_figure
 from wayfare.reports.dataset_parts import Bars, Layer, Map
 from wayfare.reports.figures import COLOURS, Figure, Key, partition_figure
@@ -20,23 +23,32 @@ _PALETTE = [f"@c{i}" for i in range(1, COLOURS + 1) if i != _GREY]
 NOBODY = Key("nobody", "in no client", f"@c{_GREY}")
 
 
-def write_partition(summary: Mapping[str, Any], out: Path) -> Path:
-    """Draw who has what on one self-contained page."""
+def write_partition(summary: Mapping[str, Any], out: Path, opens: semantic_split.Opens | None = None) -> Path:
+    """Draw who has what on one self-contained page; with `opens`, also example pictures that the summary names."""
     rule = str(summary["provenance"].get("rule", "partition"))
-    sections, drawn = _place_sections(summary) if "places" in summary else _class_sections(summary)
     lead = "Which client holds how many samples of which class, and how far the clients are from each other."
+    parts: tuple[str, ...] = ()
+    style = ""
     if "places" in summary:
+        sections, drawn = _place_sections(summary)
         lead = "Which client holds the photographs of which places, and how much there is in each city."
+        parts = ("clients", "map", "cities", "provenance")
+    elif "semantics" in summary:
+        sections, drawn = _semantic_sections(summary, opens)
+        lead = "What the samples mean, which client holds which meanings, and how far the clients are from each other."
+        parts, style = (*semantic_split.PARTS, "partition", "provenance"), semantic_split.STYLE
+    else:
+        sections, drawn = _class_sections(summary)
     header = page.tag(
         "header",
         page.tag("p", "Wayfare · partition", class_="eyebrow"),
         page.tag("h1", f"{rule}, {page.several(summary['table']['clients'], 'client')}"),
         page.tag("p", lead, class_="lead"),
-        page.menu(["clients", "map", "cities", "provenance"]) if "places" in summary else None,
+        page.menu(parts) if parts else None,
     )
     provenance = page.facts("Provenance", list(page.flatten(summary["provenance"]).items()))
     sections.append(page.section("provenance", "Where it comes from", provenance))
-    return page.save(page.document(f"partition {rule}", header, sections, drawn), out)
+    return page.save(page.document(f"partition {rule}", header, sections, drawn, style), out)
 
 
 def _class_sections(summary: Mapping[str, Any]) -> tuple[list[Html], list[Figure]]:
@@ -44,6 +56,18 @@ def _class_sections(summary: Mapping[str, Any]) -> tuple[list[Html], list[Figure
     picture = [page.legend(drawn.keys) if drawn.keys else None, page.plots([drawn], titles=False)] if drawn else []
     facts = page.facts("The partition in numbers", partition_rows(summary["table"]))
     return [page.section("partition", "Who has what", *picture, facts)], [drawn] if drawn else []
+
+
+def _semantic_sections(
+    summary: Mapping[str, Any], opens: semantic_split.Opens | None
+) -> tuple[list[Html], list[Figure]]:
+    """The clusters; below them sizes, and who has what of the labels, where samples have one too."""
+    sections, drawn = semantic_split.sections(summary, opens)
+    if "counts" not in summary:
+        facts = page.facts("The partition in numbers", partition_rows(summary["table"]))
+        return [*sections, page.section("partition", "In numbers", facts)], drawn
+    more, figures = _class_sections(summary)
+    return [*sections, *more], [*drawn, *figures]
 
 
 # ---- Photographs
@@ -85,6 +109,11 @@ def map_parts(places: Mapping[str, Any], maps: Sequence[Figure]) -> list[Html]:
     nobody = any(-1 in shown["client"] for shown in places["maps"])
     legend = [page.legend([NOBODY])] if nobody else []
     return [*legend, page.plots(maps), page.tag("p", " ".join(words), class_="note")]
+
+
+def stored_pictures(summary: Mapping[str, Any]) -> tuple[list[Html], list[Figure]]:
+    """What a run's partition.json has to show beyond labels: maps, or semantic clusters; nothing if it is damaged."""
+    return stored_maps(summary) if "places" in summary else semantic_split.stored_parts(summary)
 
 
 def stored_maps(summary: Mapping[str, Any]) -> tuple[list[Html], list[Figure]]:

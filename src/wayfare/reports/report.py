@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from wayfare.reports import figures
+from wayfare.reports import figures, semantic_split
 from wayfare.reports.figures import Figure
 from wayfare.reports.page import (
     Html,
@@ -33,7 +33,7 @@ from wayfare.reports.page import (
     tag,
     tiles,
 )
-from wayfare.reports.partition import stored_maps
+from wayfare.reports.partition import stored_pictures
 from wayfare.reports.record import Clients, Record, less_is_better
 from wayfare.reports.tables import (
     NOTHING,
@@ -59,22 +59,23 @@ def write_report(run: Path, out: Path | None = None) -> Path:
     curves = figures.metric_figures(record) if tour is None else []  # a tour's are drawn there
     clients = _client_figures(record) if tour is None else []
     partition = figures.partition_figure(record.partition)
-    map_parts, maps = stored_maps(record.partition)
+    picture_parts, pictures = stored_pictures(record.partition)
     traffic = figures.traffic_figure(record) if tour is None else None
     sections = [
         _result(record),
         *(tour.sections if tour is not None else (_curves(record, curves), _clients(record, clients))),
-        _partition(record, partition, map_parts),
+        _partition(record, partition, picture_parts),
         *((_traffic(record, traffic),) if tour is None else ()),
         _irregularities(record),
         _settings(record),
         _environment(record),
         _reproduce(record),
     ]
-    drawn = [*curves, *clients, *maps, *(f for f in (partition, traffic) if f is not None)]
+    drawn = [*curves, *clients, *pictures, *(f for f in (partition, traffic) if f is not None)]
     drawn += tour.figures if tour is not None else ()
     player = tour.player if tour is not None else None
-    more = {} if player is None else {"style": player.style, "script": player.script}
+    style = semantic_split.STYLE if "semantics" in record.partition else ""
+    more = {"style": style} if player is None else {"style": style + player.style, "script": player.script}
     text = document(record.name, _header(record, tour), sections, drawn, **more)
     return save(text, run / "report.html" if out is None else out)
 
@@ -241,18 +242,17 @@ def _spread_row(measure: str, clients: Clients) -> tuple[object, ...]:
     return measure, number(values[worst]), worst, middle, number(values[best]), best, number(sd), count
 
 
-def _partition(record: Record, drawn: Figure | None, maps: Sequence[Html]) -> Html:
+def _partition(record: Record, drawn: Figure | None, pictures: Sequence[Html]) -> Html:
     partition = record.partition
     if not partition:
         return section("partition", "Partition", empty("This run recorded no partition of its data."))
     rows = partition_rows(partition.get("table") or {})
     body: list[object] = [facts("The partition in numbers", rows)] if rows else []
-    if maps:
-        body[:0] = maps
-    elif drawn is None:
-        body.insert(0, empty("These data have no labels, so there is no picture of classes."))
-    else:
+    if drawn is not None:
         body[:0] = [legend(drawn.keys) if drawn.keys else None, plots([drawn], titles=False), _capped(partition)]
+    elif not pictures:
+        body.insert(0, empty("These data have no labels, so there is no picture of classes."))
+    body[:0] = pictures
     provenance = flatten(partition.get("provenance") or {})
     if provenance:
         body.append(details("Where it comes from", facts("Provenance", _setting_rows(provenance))))

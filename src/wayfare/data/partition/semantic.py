@@ -59,6 +59,12 @@ class Clusters:
         return np.bincount(self.labels, minlength=len(self.names))
 
 
+class SemanticSplit(Split):
+    """A split that knows the clusters it was dealt from; one read from a file finds them again (`clusters_of`)."""
+
+    found: Clusters
+
+
 @dataclass(frozen=True)
 class Semantic:
     """K-means over category tensors, clusters of equal size, then one of three rules."""
@@ -87,7 +93,7 @@ class Semantic:
         if self.centroids and self.clusters == 0:
             raise ConfigError("semantic: centroids are given, so their number is; set clusters to it instead of 0")
 
-    def __call__(self, dealt: Categories | np.ndarray, rng: np.random.Generator) -> Split:
+    def __call__(self, dealt: Categories | np.ndarray, rng: np.random.Generator) -> SemanticSplit:
         """`dealt`: the samples' categories, or a plain array with a row or a tensor for each."""
         seed = int(rng.integers(2**63))
         found = self.find(dealt, seed)
@@ -106,7 +112,7 @@ class Semantic:
             return _k_means(_matrix(data), self.clusters, self.n_init, seed)
         return _by_silhouette(_matrix(data), self.most, self.n_init, seed)
 
-    def deal(self, found: Clusters, seed: int, provenance: dict[str, Any] | None = None) -> Split:
+    def deal(self, found: Clusters, seed: int, provenance: dict[str, Any] | None = None) -> SemanticSplit:
         """Draw the pool and deal it out."""
         # what is the same for several splits is drawn from the same seed
         family = {"random": "random", "shard": f"shard {self.shards}", "dirichlet": "dirichlet"}[self.rule]
@@ -127,7 +133,9 @@ class Semantic:
             "groups": "main cluster",
         }
         groups = [found.names[k] for k in table.argmax(axis=1)]
-        return Split(dealt.offsets, pool[dealt.indices], (provenance or {}) | told, groups)
+        split = SemanticSplit(dealt.offsets, pool[dealt.indices], (provenance or {}) | told, groups)
+        split.found = found
+        return split
 
     def _split(self, labels: np.ndarray, clusters: int, rng: np.random.Generator) -> Split:
         if self.rule == "random":
@@ -161,7 +169,9 @@ def balanced(found: Clusters, rng: np.random.Generator) -> np.ndarray:
 
 
 def clusters_of(split: Population, dealt: Categories | np.ndarray) -> Clusters:
-    """The clusters that a split was made of, found again from its provenance and the same data."""
+    """The clusters that a split was made of: its own, or found again from its provenance and the same data."""
+    if isinstance(split, SemanticSplit):
+        return split.found
     told = split.provenance
     if told.get("rule") != "semantic":
         raise DataError(f"a split by the rule {told.get('rule')!r}: only 'semantic' has clusters")
@@ -179,8 +189,8 @@ def _matrix(data: Categories) -> Any:
     """The values in float64, without their zeros where most are: scene graphs use some cells of many."""
     from scipy.sparse import csr_array
 
-    values = data.values.astype(np.float64)
-    return csr_array(values) if np.count_nonzero(values) < _SPARSE * values.size else values
+    sparse = np.count_nonzero(data.values) < _SPARSE * data.values.size
+    return (csr_array(data.values) if sparse else data.values).astype(np.float64)
 
 
 def _nearest(data: Categories, given: Centroids) -> Clusters:
@@ -225,7 +235,12 @@ def _by_silhouette(points: Any, most: int, starts: int, seed: int) -> Clusters:
     scores: dict[int, float] = {}
     best: Clusters | None = None
     for number in range(2, min(most, size - 1) + 1):
-        found = _k_means(points, number, starts, seed)
+        try:
+            found = _k_means(points, number, starts, seed)
+        except ConfigError:
+            if best is None:
+                raise
+            break  # there are no more different samples
         labels = found.labels[sample]
         several = 1 < len(np.unique(labels)) < len(labels)
         with threadpool_limits(1):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from wayfare.data.partition.heterogeneity import describe, statistics
+from wayfare.data.partition.heterogeneity import counts, describe, statistics
 from wayfare.data.partition.semantic import Clusters, clusters_of
 from wayfare.data.partition.split import Population
 from wayfare.data.semantics import Categories, Level, categories
@@ -20,17 +20,46 @@ from wayfare.errors import DataError
 _STATISTICS = ("entropy", "total_variation", "largest_share")
 
 
-def semantics_of(split: Population, dealt: Categories | np.ndarray, top: int = 5, examples: int = 4) -> dict[str, Any]:
-    """Everything about a semantic split: "heterogeneity", a row by level; "clusters", a summary of each; "inertia" and
-    "silhouettes" as K-means left them."""
+def semantics_of(
+    split: Population, dealt: Categories | np.ndarray, found: Clusters | None = None, top: int = 5, examples: int = 4
+) -> dict[str, Any]:
+    """Everything about a semantic split: "heterogeneity", a row by level; "clusters", a summary of each with its
+    examples; "counts", samples by client and cluster, and the clients' "ids"; "said", what a sample's cells count;
+    "inertia" and "silhouettes" as K-means left them. `found` are the split's clusters, if they are known already."""
     data = categories(dealt)
-    found = clusters_of(split, data)
+    found = clusters_of(split, data) if found is None else found
+    table = counts(split, found.labels, len(found.names))
+    told = summaries(data, found, top, examples)
+    for cluster in told:
+        cluster["examples"] = [example_of(data, row) for row in cluster["examples"]]
     return {
         "heterogeneity": heterogeneity(split, found, data.levels),
-        "clusters": summaries(data, found, top, examples),
+        "clusters": told,
+        "counts": table.tolist(),
+        "ids": [split.id(i) for i in range(len(table))],
+        "said": data.said,
         "inertia": found.inertia,
         "silhouettes": {str(number): score for number, score in found.silhouettes.items()},
     }
+
+
+def example_of(data: Categories, row: int) -> dict[str, Any]:
+    """One sample: its number and "id"; where there is more to see, what is said of it ("words"), the file of its
+    "picture", and its graph ("drawing")."""
+    if data.example is None:
+        return {"sample": row, "id": str(row)}
+    shown = data.example(row)
+    told: dict[str, Any] = {"sample": row, "id": shown.id, "words": list(shown.words)}
+    if shown.picture is not None:
+        told["picture"] = str(shown.picture)
+    if shown.drawing is not None:
+        told["drawing"] = {
+            "size": list(shown.drawing.size),
+            "names": list(shown.drawing.names),
+            "boxes": [list(box) for box in shown.drawing.boxes],
+            "relations": [list(relation) for relation in shown.drawing.relations],
+        }
+    return told
 
 
 def heterogeneity(split: Population, found: Clusters, levels: Mapping[str, Level]) -> dict[str, dict[str, Any]]:
@@ -42,9 +71,9 @@ def heterogeneity(split: Population, found: Clusters, levels: Mapping[str, Level
 
 
 def summaries(dealt: Categories | np.ndarray, found: Clusters, top: int = 5, examples: int = 4) -> list[dict[str, Any]]:
-    """For each cluster: its name, size and share of all samples; the mean sum of a sample's cells (its relations, say);
-    the cells with the largest mean ("top") and those most above the mean of all samples ("typical"); and the samples
-    nearest to the centroid ("examples")."""
+    """For each cluster: its name, size and share of all samples; the mean sum of a sample's cells (its relations, say),
+    without those below 0, which say what it has not; the cells with the largest mean ("top") and those most above the
+    mean of all samples ("typical"); and the samples nearest to the centroid ("examples")."""
     data = categories(dealt)
     if len(found.labels) != len(data):
         raise DataError(f"clusters of {len(found.labels)} samples, but categories of {len(data)}")
@@ -60,7 +89,7 @@ def summaries(dealt: Categories | np.ndarray, found: Clusters, top: int = 5, exa
                 "name": name,
                 "size": len(rows),
                 "share": len(rows) / len(data),
-                "mean_sum": float(mean.sum()),
+                "mean_sum": float(mine.clip(min=0).sum()) / max(len(rows), 1),
                 "top": _largest(mean, data.names, top),
                 "typical": _largest(mean - overall, data.names, top),
                 "examples": rows[np.argsort(distance, kind="stable")[:examples]].tolist(),

@@ -59,8 +59,17 @@ def provider(kind: str, classes: int, folder: Path | None = None) -> Provider:
     return Geometry(classes) if folder is None else File(folder)
 
 
-def batch(scenes: SceneGraphs, source: Provider, pairs: np.ndarray, targets: np.ndarray | None = None) -> Graphs:
-    """The images put together, with the pairs and, where they are known, the targets that `pairs` gives."""
+def batch(
+    scenes: SceneGraphs,
+    source: Provider,
+    pairs: np.ndarray,
+    targets: np.ndarray | None = None,
+    truth: np.ndarray | None = None,
+) -> Graphs:
+    """The images put together, with the pairs and, where they are known, the targets that `pairs` gives.
+
+    `truth` (N,) are the classes to learn where those of the scenes are a detector's.
+    """
     return Graphs(
         labels=torch.from_numpy(scenes.labels.astype(np.int64)),
         boxes=torch.from_numpy(scenes.boxes.astype(np.float32)),
@@ -70,6 +79,7 @@ def batch(scenes: SceneGraphs, source: Provider, pairs: np.ndarray, targets: np.
         x=_checked(source.objects(scenes), (len(scenes.labels), source.width_x)),
         u=_checked(source.pairs(scenes, pairs), (len(pairs), source.width_u)),
         targets=torch.from_numpy(np.zeros(0, np.int64) if targets is None else targets),
+        truth=torch.from_numpy(np.zeros(0, np.int64) if truth is None else truth),
     )
 
 
@@ -80,7 +90,8 @@ def _checked(rows: np.ndarray, shape: tuple[int, int]) -> Tensor:
 
 
 class Geometry:
-    """The class as one of `classes` columns (none with 0), and `OBJECT_NUMBERS`; for pairs, `PAIR_NUMBERS`."""
+    """The class as one of `classes` columns (none with 0), and `OBJECT_NUMBERS`; for pairs, the classes of both and
+    `PAIR_NUMBERS`: whoever looks at the box around two things sees what they are."""
 
     def __init__(self, classes: int) -> None:
         if classes < 0:
@@ -93,19 +104,26 @@ class Geometry:
 
     @property
     def width_u(self) -> int:
-        return len(PAIR_NUMBERS)
+        return 2 * self.classes + len(PAIR_NUMBERS)
 
     def objects(self, scenes: SceneGraphs) -> np.ndarray:
-        rows = np.zeros((len(scenes.labels), self.width_x), np.float32)
-        if self.classes:
-            if scenes.labels.max(initial=0) >= self.classes:
-                raise DataError(f"class {scenes.labels.max()}, but features are for {self.classes} classes")
-            rows[np.arange(len(rows)), scenes.labels] = 1
-        rows[:, self.classes :] = object_numbers(scenes)
-        return rows
+        return self._beside(scenes.labels[:, None], object_numbers(scenes))
 
     def pairs(self, scenes: SceneGraphs, pairs: np.ndarray) -> np.ndarray:
-        return pair_numbers(scenes, pairs)
+        return self._beside(scenes.labels[pairs], pair_numbers(scenes, pairs))
+
+    def _beside(self, labels: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """A 1 in the column of each label of a row, and the numbers."""
+        if not self.classes:
+            return numbers
+        if labels.max(initial=0) >= self.classes:
+            raise DataError(f"class {labels.max()}, but features are for {self.classes} classes")
+        width = labels.shape[1] * self.classes
+        rows = np.zeros((len(labels), width + numbers.shape[1]), np.float32)
+        for place, column in enumerate(labels.T):
+            rows[np.arange(len(rows)), place * self.classes + column] = 1
+        rows[:, width:] = numbers
+        return rows
 
 
 class File:

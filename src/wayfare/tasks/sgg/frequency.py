@@ -79,15 +79,21 @@ def count(scenes: SceneGraphs) -> Frequencies:
 
 
 def guesses(
-    frequencies: Frequencies, scenes: SceneGraphs, *, constraint: bool = True, most: int = max(CUTOFFS)
+    frequencies: Frequencies,
+    scenes: SceneGraphs,
+    scores: np.ndarray | None = None,
+    *,
+    constraint: bool = True,
+    most: int = max(CUTOFFS),
 ) -> Guesses:
-    """What the baseline says of all pairs of these scenes, by their labels alone."""
+    """What the baseline says of all pairs of these scenes, by their labels and, where given, their scores alone."""
     if frequencies.overlapping.shape != (len(scenes.classes),) * 2:
         known = len(frequencies.overlapping)
         raise ConfigError(f"frequencies of {known} classes, scenes with {len(scenes.classes)}: expected the same ones")
     pairs = all_pairs(scenes)
     subject, target = scenes.labels[pairs].T
-    return ranked(frequencies.probabilities()[subject, target], pairs, scenes, constraint=constraint, most=most)
+    chances = frequencies.probabilities()[subject, target]
+    return ranked(chances, pairs, scenes, scores, constraint=constraint, most=most)
 
 
 def _cells(scenes: SceneGraphs, pairs: np.ndarray) -> np.ndarray:

@@ -12,16 +12,18 @@ from pathlib import Path
 import numpy as np
 
 from wayfare.data.scene_graphs import SceneGraphs
-from wayfare.tasks.sgg.pairs import all_pairs, intersections, sides
+from wayfare.tasks.sgg.pairs import all_pairs
 
 _LEAST = 1e-6  # a side below this share of the image's is taken as this
 
 
 def image_sizes(scenes: SceneGraphs) -> np.ndarray:
     """float32 (B, 2): width and height; where they are not stated, as far as the objects reach."""
+    stated = scenes.sizes[:, ::-1].astype(np.float32)
+    if stated.all():
+        return stated
     reach = np.ones((len(scenes), 2), np.float32)
     np.maximum.at(reach, scenes.object_images, scenes.boxes[:, 2:])
-    stated = scenes.sizes[:, ::-1].astype(np.float32)
     return np.where(stated > 0, stated, reach)
 
 
@@ -37,17 +39,17 @@ def pair_numbers(scenes: SceneGraphs, pairs: np.ndarray) -> np.ndarray:
 
 def _object_columns(scenes: SceneGraphs) -> dict[str, np.ndarray]:
     image = scenes.object_images
-    size = image_sizes(scenes)[image]
+    size = image_sizes(scenes)[image].T
     box, area, segment = _shares(scenes, size)
-    pairs = all_pairs(scenes)
-    common = intersections(box[pairs[:, 0]], box[pairs[:, 1]])
-    union = area[pairs[:, 0]] + area[pairs[:, 1]] - common
-    touching = np.bincount(pairs[:, 0], common > 0, len(image))
-    shared = np.bincount(pairs[:, 0], common, len(image))
-    iou = np.bincount(pairs[:, 0], common / union, len(image))
-    numbers = _position(box, area)
-    return {name: numbers[:, place] for place, name in enumerate(_POSITION)} | {
-        "log of the shape, width to height": np.log(_ratio(box, size)),
+    one, other = all_pairs(scenes).T
+    common = _common(box.take(one, 1), box.take(other, 1))
+    union = area[one] + area[other] - common
+    touching = np.bincount(one, common > 0, len(image))
+    shared = np.bincount(one, common, len(image))
+    iou = np.bincount(one, common / union, len(image))
+    width, height = (box[2:] - box[:2]) * size
+    return _position(box, area) | {
+        "log of the shape, width to height": np.log(width / height),
         "log of the box's area": np.log(area),
         "log of the segment's area (the box's where not stated)": np.log(segment),
         "share of the box that the segment fills": segment / area,
@@ -61,44 +63,46 @@ def _object_columns(scenes: SceneGraphs) -> dict[str, np.ndarray]:
 
 
 def _pair_columns(scenes: SceneGraphs, pairs: np.ndarray) -> dict[str, np.ndarray]:
-    one, other = pairs[:, 0], pairs[:, 1]
-    size = image_sizes(scenes)[scenes.object_images]
+    one, other = pairs.T.copy()
+    size = image_sizes(scenes)[scenes.object_images].T
     box, area, segment = _shares(scenes, size)
-    a, b = box[one], box[other]
-    (aw, ah), (bw, bh) = sides(a).T, sides(b).T
-    (dx, dy) = ((b[:, :2] + b[:, 2:] - a[:, :2] - a[:, 2:]) / 2).T
-    across, down = dx * size[one, 0], dy * size[one, 1]  # in pixels: angles need equal units
+    a, b = box.take(one, 1), box.take(other, 1)  # a row for each corner: all that follows runs along whole rows
+    (aw, ah), (bw, bh) = a[2:] - a[:2], b[2:] - b[:2]
+    dx, dy = (b[:2] + b[2:] - a[:2] - a[2:]) / 2
+    wide, high = size.take(one, 1)
+    across, down = dx * wide, dy * high  # in pixels: angles need equal units
     far = np.maximum(np.hypot(across, down), _LEAST)
-    around = np.concatenate([np.minimum(a[:, :2], b[:, :2]), np.maximum(a[:, 2:], b[:, 2:])], 1)
-    around_area = np.prod(sides(around), 1)
-    common = intersections(a, b)
-    gap = np.maximum(np.maximum(a[:, :2], b[:, :2]) - np.minimum(a[:, 2:], b[:, 2:]), 0)
-    union = _position(around, around_area)
-    return {f"box around both: {name}": union[:, place] for place, name in enumerate(_POSITION)} | {
+    around = np.concatenate([np.minimum(a[:2], b[:2]), np.maximum(a[2:], b[2:])])
+    around_area = (around[2] - around[0]) * (around[3] - around[1])
+    common, a_area, b_area = _common(a, b), area[one], area[other]
+    gap = np.maximum(np.maximum(a[:2], b[:2]) - np.minimum(a[2:], b[2:]), 0)
+    offsets = np.stack([dx / aw, dy / ah, dx / bw, dy / bh])
+    in_widths = np.copysign(np.log1p(np.abs(offsets)), offsets)  # a logarithm that keeps the sign
+    return {f"box around both: {name}": row for name, row in _position(around, around_area).items()} | {
         "offset across": dx,
         "offset down": dy,
-        "offset across in the subject's widths": _squashed(dx / aw),
-        "offset down in the subject's heights": _squashed(dy / ah),
-        "offset across in the object's widths": _squashed(dx / bw),
-        "offset down in the object's heights": _squashed(dy / bh),
-        "distance of centres in image diagonals": far / np.hypot(size[one, 0], size[one, 1]),
+        "offset across in the subject's widths": in_widths[0],
+        "offset down in the subject's heights": in_widths[1],
+        "offset across in the object's widths": in_widths[2],
+        "offset down in the object's heights": in_widths[3],
+        "distance of centres in image diagonals": far / np.hypot(wide, high),
         "cosine of the direction": across / far,
         "sine of the direction": down / far,
-        "gap across": gap[:, 0],
-        "gap down": gap[:, 1],
+        "gap across": gap[0],
+        "gap down": gap[1],
         "log of the widths' ratio": np.log(bw / aw),
         "log of the heights' ratio": np.log(bh / ah),
-        "log of the boxes' ratio": np.log(area[other] / area[one]),
+        "log of the boxes' ratio": np.log(b_area / a_area),
         "log of the segments' ratio": np.log(segment[other] / segment[one]),
-        "IoU": common / (area[one] + area[other] - common),
-        "share of the subject's box in the object's": common / area[one],
-        "share of the object's box in the subject's": common / area[other],
+        "IoU": common / (a_area + b_area - common),
+        "share of the subject's box in the object's": common / a_area,
+        "share of the object's box in the subject's": common / b_area,
         "share of the box around both that both fill": common / around_area,
-        "subject inside": ((a[:, :2] >= b[:, :2]) & (a[:, 2:] <= b[:, 2:])).all(1),
-        "object inside": ((b[:, :2] >= a[:, :2]) & (b[:, 2:] <= a[:, 2:])).all(1),
-        "the subject's foot to the object's top": b[:, 1] - a[:, 3],
-        "the subject's foot to the object's foot": b[:, 3] - a[:, 3],
-        "the subject's top to the object's top": b[:, 1] - a[:, 1],
+        "subject inside": ((a[:2] >= b[:2]) & (a[2:] <= b[2:])).all(0),
+        "object inside": ((b[:2] >= a[:2]) & (b[2:] <= a[2:])).all(0),
+        "the subject's foot to the object's top": b[1] - a[3],
+        "the subject's foot to the object's foot": b[3] - a[3],
+        "the subject's top to the object's top": b[1] - a[1],
         "same class": scenes.labels[one] == scenes.labels[other],
     }
 
@@ -106,26 +110,24 @@ def _pair_columns(scenes: SceneGraphs, pairs: np.ndarray) -> dict[str, np.ndarra
 _POSITION = ("width", "height", "centre x", "centre y", "x1", "y1", "x2", "y2", "area")
 
 
-def _position(box: np.ndarray, area: np.ndarray) -> np.ndarray:
-    return np.concatenate([sides(box), (box[:, :2] + box[:, 2:]) / 2, box, area[:, None]], 1)
+def _position(box: np.ndarray, area: np.ndarray) -> dict[str, np.ndarray]:
+    """Of boxes (4, N) and their areas."""
+    return dict(zip(_POSITION, (*(box[2:] - box[:2]), *((box[:2] + box[2:]) / 2), *box, area)))
+
+
+def _common(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The area that each two boxes have in common; both (4, N)."""
+    across, down = np.maximum(np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2]), 0)
+    return np.asarray(across * down)
 
 
 def _shares(scenes: SceneGraphs, size: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Boxes, their areas and their segments' areas as shares of the image."""
-    box = scenes.boxes / np.tile(size, 2)
-    box[:, 2:] = np.maximum(box[:, 2:], box[:, :2] + _LEAST)
-    area = np.prod(sides(box), 1)
-    segment = np.where(scenes.areas > 0, scenes.areas.astype(np.float32) / np.prod(size, 1), area)
-    return box, area, segment
-
-
-def _ratio(box: np.ndarray, size: np.ndarray) -> np.ndarray:
-    width, height = (sides(box) * size).T
-    return width / height
-
-
-def _squashed(values: np.ndarray) -> np.ndarray:
-    return np.sign(values) * np.log1p(np.abs(values))
+    """Boxes (4, N), their areas and their segments' areas as shares of the image; `size` (2, N) in pixels."""
+    box = scenes.boxes.T / np.tile(size, (2, 1))
+    box[2:] = np.maximum(box[2:], box[:2] + _LEAST)
+    area = (box[2] - box[0]) * (box[3] - box[1])
+    segment = np.where(scenes.areas > 0, scenes.areas.astype(np.float32) / (size[0] * size[1]), area)
+    return np.ascontiguousarray(box), area, segment
 
 
 def _stacked(columns: dict[str, np.ndarray]) -> np.ndarray:

@@ -7,7 +7,7 @@ of the box around both).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 import torch
 from torch import Tensor
@@ -25,10 +25,17 @@ class Graphs:
     x: Tensor  # float32 (N, objects' features)
     u: Tensor  # float32 (P, pairs' features)
     targets: Tensor  # int64 (P,): predicate + 1, 0 for none; empty where nothing is known
+    truth: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    # int64 (N,): the classes to learn where `labels` are a detector's, -1 for none; empty where `labels` are the truth
 
     @property
     def images(self) -> int:
         return len(self.sizes)
+
+    @property
+    def true_labels(self) -> Tensor:
+        """The classes to learn, -1 where an object is nothing known."""
+        return self.truth if len(self.truth) else self.labels
 
     def to(self, where: torch.device) -> Graphs:
         """The same on another device."""

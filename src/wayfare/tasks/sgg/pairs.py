@@ -118,8 +118,10 @@ def _sample(
 
 def _first_of_each(group: np.ndarray, keys: np.ndarray, limits: np.ndarray) -> np.ndarray:
     """Which rows have the smallest keys of their group, as many as its limit says; ascending."""
-    order = np.lexsort((keys, group))
     counts = np.bincount(group, minlength=len(limits))
+    if (counts <= limits).all():
+        return np.arange(len(group))
+    order = np.lexsort((keys, group))
     rank = np.arange(len(group)) - (np.cumsum(counts) - counts)[group[order]]
     return np.sort(order[rank < limits[group[order]]])
 

@@ -10,6 +10,7 @@ that it weighs as much as the numbers beside it.
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d, grid_sample, interpolate, layer_norm
 
+from wayfare.core.bundle import digest
 from wayfare.data.images import decode
 from wayfare.data.scene_graphs import SceneGraphs
 from wayfare.errors import ConfigError, DataError, unknown
@@ -46,6 +48,11 @@ def roi_align(maps: Tensor, boxes: Tensor, size: int) -> Tensor:
     grid = torch.stack(torch.broadcast_tensors(across[:, None, :], down[:, :, None]), 3)
     values = grid_sample(maps[None], grid.flatten(0, 1)[None], "bilinear", "border", align_corners=False)[0]
     return avg_pool2d(values.unflatten(1, (len(boxes), -1)).transpose(0, 1), POINTS)
+
+
+def around(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The smallest boxes that hold each row's two boxes."""
+    return np.concatenate([np.minimum(a[:, :2], b[:, :2]), np.maximum(a[:, 2:], b[:, 2:])], 1)
 
 
 class Roi:
@@ -76,30 +83,36 @@ class Roi:
         self._maps: OrderedDict[Path, list[Tensor]] = OrderedDict()
 
     @property
-    def _width(self) -> int:
+    def digest(self) -> str:
+        """A name for everything that changes what is said of a region."""
+        weights = digest(self._net.state_dict())
+        return hashlib.sha256(f"{weights} {self.stages} {self.size} {self.longest}".encode()).hexdigest()
+
+    @property
+    def width(self) -> int:
+        """Of what the network says of a region."""
         return sum(_CHANNELS[stage] for stage in self.stages) * self.size**2
 
     @property
     def width_x(self) -> int:
-        return self._width + len(OBJECT_NUMBERS)
+        return self.width + len(OBJECT_NUMBERS)
 
     @property
     def width_u(self) -> int:
-        return self._width + len(PAIR_NUMBERS)
+        return self.width + len(PAIR_NUMBERS)
 
     def objects(self, scenes: SceneGraphs) -> np.ndarray:
-        seen = self._pooled(scenes, scenes.boxes, scenes.object_images)
+        seen = self.pooled(scenes, scenes.boxes, scenes.object_images)
         return np.concatenate([seen, object_numbers(scenes)], 1)
 
     def pairs(self, scenes: SceneGraphs, pairs: np.ndarray) -> np.ndarray:
-        a, b = scenes.boxes[pairs[:, 0]], scenes.boxes[pairs[:, 1]]
-        around = np.concatenate([np.minimum(a[:, :2], b[:, :2]), np.maximum(a[:, 2:], b[:, 2:])], 1)
-        seen = self._pooled(scenes, around, scenes.object_images[pairs[:, 0]])
+        both = around(scenes.boxes[pairs[:, 0]], scenes.boxes[pairs[:, 1]])
+        seen = self.pooled(scenes, both, scenes.object_images[pairs[:, 0]])
         return np.concatenate([seen, pair_numbers(scenes, pairs)], 1)
 
-    def _pooled(self, scenes: SceneGraphs, boxes: np.ndarray, image: np.ndarray) -> np.ndarray:
+    def pooled(self, scenes: SceneGraphs, boxes: np.ndarray, image: np.ndarray) -> np.ndarray:
         """float32 (R, width): of boxes in the images' pixels, of which `image` says whose each is."""
-        rows = np.empty((len(boxes), self._width), np.float32)
+        rows = np.empty((len(boxes), self.width), np.float32)
         for place in np.unique(image):
             here = image == place
             pixels, maps = self._look(scenes, int(place))

@@ -161,6 +161,20 @@ def word_vectors(file: Path, names: Sequence[str], width: int) -> Tensor:
     return torch.from_numpy(table)
 
 
+def vector_width(file: Path) -> int:
+    """How many numbers a word has in a file in GloVe's form, by its first line."""
+    try:
+        with file.open(encoding="utf-8") as lines:
+            width = len(lines.readline().split()) - 1
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"cannot read word vectors: {error}", file, remedy="give a text file in GloVe's form"
+        ) from error
+    if width < 1:
+        raise DataError("no word and numbers", file, 1, remedy="give a text file in GloVe's form")
+    return width
+
+
 def _vector(text: str, width: int, file: Path, line: int) -> np.ndarray:
     try:
         numbers = [float(part) for part in text.split()]

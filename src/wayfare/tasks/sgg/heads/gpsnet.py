@@ -86,7 +86,7 @@ class GPSNet(nn.Module):
             logits = logits + self.trust(pairs).sigmoid() * self._expected(graphs, labels)
         extra = None
         if self.nps and labels is not None and len(graphs.targets):
-            extra = nps_loss(labels, graphs.labels, nps_gammas(graphs))
+            extra = nps_loss(labels, graphs.true_labels, nps_gammas(graphs))
         return Said(logits, features, labels, extra)
 
     def _expected(self, graphs: Graphs, labels: Tensor | None) -> Tensor:
@@ -162,10 +162,11 @@ def nps_gammas(graphs: Graphs) -> Tensor:
 
 
 def nps_loss(logits: Tensor, labels: Tensor, gammas: Tensor) -> Tensor:
-    """The mean of -(1 - p)^gamma log p, p the probability of an object's label."""
-    log_p = log_softmax(logits, 1).gather(1, labels[:, None]).squeeze(1)
+    """The mean of -(1 - p)^gamma log p, p the probability of an object's label; without those of label -1."""
+    known = labels >= 0
+    log_p = log_softmax(logits, 1).gather(1, labels.clamp(min=0)[:, None]).squeeze(1)
     doubt = (-torch.expm1(log_p)).clamp(min=1e-6)  # the power's slope at 0 is infinite where gamma < 1
-    return -(doubt**gammas * log_p).mean()
+    return -(doubt**gammas * log_p * known).sum() / known.sum().clamp(min=1)
 
 
 def _checked(frequency: Tensor, shape: tuple[int, int, int]) -> Tensor:

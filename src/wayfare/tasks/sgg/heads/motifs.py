@@ -2,7 +2,7 @@
 
     context     z_i = [x_i; e_i; b_i] through a two-way LSTM and a linear layer to c_i
     labels      outside PredCls a highway LSTM over [z_i; c_i; last label] names one object after the other; in training
-                the last label is the true one, else its own best guess
+                the last label is the true one, else, and where it is not known, its own best guess
     edges       [e2(label_i); x_i; c_i] through a second two-way LSTM and a linear layer to d_i
     pairs       Linear d = [head; tail]; Linear [head_i; tail_j] * Linear u_ij (the features); Linear to predicates
 
@@ -62,15 +62,14 @@ class MOTIFS(nn.Module):
         self.edges = Reader(widths.embedding + widths.visual + hidden, hidden)
         self.pairing = Pairing(classes, predicates, widths, frequency)
 
-    def forward(self, graphs: Graphs, truth: Tensor | None = None) -> Said:
-        """`truth` (N,) are the labels to learn, -1 where a detection is nothing known; without it, the graphs' own."""
+    def forward(self, graphs: Graphs) -> Said:
         lines = Lines(graphs, self.order)
         encoded = self.objects(graphs)
         z = encoded.z
         context = self.context(z, lines)
         logits, labels = None, graphs.labels
         if self.decoder is not None:
-            target = graphs.labels if truth is None else truth
+            target = graphs.true_labels
 
             def choose(logits: Tensor, nodes: Tensor) -> Tensor:
                 guess = logits.argmax(1)
