@@ -28,7 +28,16 @@ from wayfare.machine import opened
 from wayfare.reports.compare import Comparison, Group, write_page
 from wayfare.reports.partition import write_partition
 from wayfare.reports.record import Record
-from wayfare.reports.reproduction import MEASURES, Cell, Fact, Paper, places_table, reproduction, small_scale
+from wayfare.reports.reproduction import (
+    MEASURES,
+    ROUNDS_TO,
+    Cell,
+    Fact,
+    Paper,
+    places_table,
+    reproduction,
+    small_scale,
+)
 from wayfare.reports.tables import compare_table
 
 if TYPE_CHECKING:
@@ -193,8 +202,8 @@ def read_plan(
     paper = build(Paper, table.pop("paper"), "paper") if "paper" in table else None
     is_small, last = chosen == Scale.small, dict(changes or {})
     if data is not None:
-        if not data.is_dir():
-            raise ConfigError(f"--data {data}: there is no such folder")
+        if not data.exists():  # a folder, or the one file that a data set is
+            raise ConfigError(f"--data {data}: there is no such file or folder")
         last |= {"task.path": str(data.resolve())}
     if paper is not None and paper.data and chosen == Scale.paper and "task.path" not in last:
         raise ConfigError(f"--scale paper needs --data DIR, the folder of {paper.data}; --scale small needs nothing")
@@ -210,6 +219,8 @@ def read_plan(
         if is_small:
             made = _over(made, settings.get("small", {}))
         cells[name] = _cell({key: settings[key] for key in _OWN if key in settings}, f"{path}: cells.{name}")
+        if ROUNDS_TO in cells[name].also and not (paper and paper.reach):
+            raise ConfigError(f"{path}: cells.{name}.also.{ROUNDS_TO} needs paper.reach, the value of paper.metric")
         experiments[name] = Experiment.from_table(override(made, last), name)
     about = " ".join(str(table.get("about", "")).split())
     title = (paper.title if paper else "") or str(table.get("name", path.stem))
@@ -231,8 +242,8 @@ def _cell(own: dict[str, Any], where: str) -> Cell:
     also = own.get("also", {})
     if isinstance(also, dict):
         for name in also:
-            if name not in (*MEASURES, *_OF_NETWORKS):
-                raise unknown("column", name, (*MEASURES, *_OF_NETWORKS), f"{where}.also")
+            if name not in (*MEASURES, *_OF_NETWORKS, ROUNDS_TO) and "/" not in name:
+                raise unknown("column", name, (*MEASURES, *_OF_NETWORKS, ROUNDS_TO), f"{where}.also")
         own = own | {"also": {name: tuple(fact) if isinstance(fact, list) else fact for name, fact in also.items()}}
     cell: Cell = build(Cell, own, where)
     return cell

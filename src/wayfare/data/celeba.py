@@ -101,7 +101,7 @@ def check(path: Path, strict: bool = False, progress: Progress | None = None) ->
     if table.identity is not None:
         counts["identities"] = len(np.unique(table.identity))
     if table.folder is not None:
-        there = _with_pictures(table)
+        there = with_pictures(table)
         counts["whole pictures"] = check_pictures([table.folder / name for name in there.files], problems, progress)
     return Findings("celeba", path, counts, problems)
 
@@ -124,7 +124,7 @@ def _load(path: Path, problems: Problems, pictures: bool) -> Attributes:
         table = _joined(table, "identity", identity, _read_numbers(identity, "identity", 2**31, problems))
     folder = next((root / name for name in _PICTURES if (root / name).is_dir()), None)
     table = replace(table, folder=folder)
-    return _with_pictures(table) if pictures else table
+    return with_pictures(table) if pictures else table
 
 
 def _table_of(folder: Path) -> Path | None:
@@ -233,7 +233,8 @@ def _names(names: dict[str, int]) -> np.ndarray:
     return np.array([*names, None], object)[:-1]
 
 
-def _with_pictures(table: Attributes) -> Attributes:
+def with_pictures(table: Attributes) -> Attributes:
+    """The rows whose pictures are there; the others are listed in `problems`."""
     if table.folder is None:
         raise DataError("no pictures here: expected a folder img_align_celeba beside the lists")
     there = np.array([(table.folder / name).is_file() for name in table.files], bool)

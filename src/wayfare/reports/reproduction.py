@@ -21,9 +21,11 @@ from rich.text import Text
 from wayfare.reports import page
 from wayfare.reports.compare import Comparison, Group, Spread
 from wayfare.reports.page import Html, tag
+from wayfare.reports.record import less_is_better
 from wayfare.reports.tables import NOTHING, human_seconds, number, plain
 
 Fact = float | tuple[float, float]  # a value, or mean and sd
+ROUNDS_TO = "rounds_to"  # a column: the first round in which the metric was as good as [paper]'s `reach`
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,10 @@ class Paper:
     metric: str = ""  # of a run: "test/R@1"
     unit: str = ""  # "%": the metric is a share, and shown times 100
     data: str = ""  # what --data must be to run at the paper's scale
+    reach: float = 0.0  # in that unit: what the column rounds_to counts the rounds to; 0: nothing
     runs: str = ""  # recipes with the same `runs` share the runs of cells of the same name
     split: Literal["", "clients", "images"] = ""  # a figure of how many are in each city: nothing is trained
+    floor: str = ""  # a baseline that every run measures beside its metrics: "frequency", with test/frequency R@20
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,8 @@ class Cell:
     label: str = ""
     paper: float | None = None
     paper_sd: float | None = None
-    also: Mapping[str, Fact] = field(default_factory=dict)  # further columns (`MEASURES`); NaN: the paper has none
+    # further columns, of `MEASURES` or metrics as the paper's own ("test/R@50"); NaN: the paper has none
+    also: Mapping[str, Fact] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ class Row:
     name: str
     cell: Cell
     measured: Spread | None  # in the paper's unit
-    also: Mapping[str, Fact | None]
+    also: Mapping[str, Fact | str | None]
 
     @property
     def label(self) -> str:
@@ -104,6 +109,7 @@ class Reproduction:
     protocols: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)  # cell -> why
     changed: str = ""  # settings that are not the recipe's
+    floor: Mapping[str, float] = field(default_factory=dict)  # metric -> what the baseline has, in the paper's unit
 
     @cached_property
     def orderings(self) -> tuple[Ordering, ...]:
@@ -119,6 +125,9 @@ class Reproduction:
         elif self.scale == "paper":
             notes.append("The paper's settings, as far as it gives them.")
         notes += [f"Changed for these runs: {self.changed}."] if self.changed else []
+        if self.floor:
+            told = ", ".join(f"{name} {value:.{self._decimals}f}" for name, value in self.floor.items())
+            notes.append(f"The {self.paper.floor} baseline, with nothing trained: {told}.")
         notes += [f"Left out: {name}: {why}." for name, why in self.left_out.items()]
         unmeasured = [row.label for row in self.rows if row.cell.paper is not None and row.difference is None]
         notes += [f"Without a finite {self.paper.metric}, so compared with nothing: {label}." for label in unmeasured]
@@ -154,6 +163,7 @@ class Reproduction:
             "protocols": list(self.protocols),
             "cells": {row.name: _row_dict(row, self.scale) for row in self.rows},
             "left_out": dict(self.left_out),
+            "floor": dict(self.floor),
             "orderings": {
                 "clear_in_the_paper": len(self.orderings),
                 "same_here": sum(pair.same for pair in self.orderings),
@@ -172,7 +182,9 @@ class Reproduction:
     def _further(self) -> dict[str, str]:
         """Further columns that the paper has, and what they are called."""
         names = dict.fromkeys(name for row in self.rows for name in row.cell.also)
-        return {f"{name.replace('_', ' ')}, paper / here": name for name in names}
+        reach = f"rounds to {self.paper.reach:g} {self.paper.unit}".rstrip()
+        words = {name: reach if name == ROUNDS_TO else name.replace("_", " ") for name in names}
+        return {f"{words[name]}, paper / here": name for name in names}
 
     def _cells(self, row: Row, seconds: float) -> list[str]:
         change = row.difference
@@ -238,13 +250,24 @@ def reproduction(
     factor = 100.0 if paper.unit == "%" else 1.0
     rows = []
     for (name, cell), group in zip(cells.items(), comparison.groups):
-        value, known = group.metric(paper.metric), dict((facts or {}).get(name, {}))
+        value = group.metric(paper.metric)
+        known: dict[str, Fact | str | None] = dict((facts or {}).get(name, {}))
         measured = None if value is None else Spread.of(factor * v for v in value.values)
-        found = {what: known.get(what) or _measure(what, group) for what in cell.also}
+        if paper.reach:
+            known[ROUNDS_TO] = rounds_to(group, paper.metric, paper.reach / factor)
+        found = {what: known.get(what) or _measure(what, group, factor) for what in cell.also}
         rows.append(Row(name, cell, measured, found))
     protocols = [str((r.summary or {}).get("protocol", "")) for g in comparison.groups for r in g.records]
     unique = tuple(dict.fromkeys(filter(None, protocols)))
-    return Reproduction(paper, tuple(rows), scale, small, unique, left_out or {}, changed)
+    floor = _floor(paper, cells, comparison.groups[0], factor) if paper.floor and comparison.groups else {}
+    return Reproduction(paper, tuple(rows), scale, small, unique, left_out or {}, changed, floor)
+
+
+def _floor(paper: Paper, cells: Mapping[str, Cell], group: Group, factor: float) -> dict[str, float]:
+    """The baseline's values of the table's metrics: "test/frequency R@20" for "test/R@20"."""
+    shown = dict.fromkeys([paper.metric, *(what for cell in cells.values() for what in cell.also if "/" in what)])
+    found = {name: group.metric(name.replace("/", f"/{paper.floor} ", 1)) for name in shown}
+    return {name: factor * spread.mean for name, spread in found.items() if spread is not None}
 
 
 # Further columns that are in a run's folder
@@ -286,8 +309,32 @@ def _final_sum(group: Group, *metrics: str, factor: float = 1.0) -> float | None
     return factor * sum(means) if len(means) == len(metrics) else None
 
 
-def _measure(what: str, group: Group) -> Fact | None:
-    return MEASURES[what](group) if what in MEASURES else None
+def rounds_to(group: Group, metric: str, threshold: float) -> Fact | str | None:
+    """The first evaluated round, over seeds, in which the metric was as good as that; in words where some never were.
+
+    It is as exact as evaluations are frequent. A metric that was never measured gives None.
+    """
+    sign = -1 if less_is_better(metric) else 1
+    all_series = [record.series(metric) for record in group.records]
+    firsts = [next((r for r, v in zip(*series) if sign * v >= sign * threshold), None) for series in all_series]
+    reached = [first for first in firsts if first is not None]
+    if not any(rounds for rounds, _ in all_series):
+        return None
+    if not reached:
+        return f"not in {max(record.done for record in group.records)}"
+    found = Spread.of(reached)
+    if len(reached) < len(firsts):
+        return f"{_rounded(found.mean)} ({len(reached)} of {page.several(len(firsts), 'seed')})"
+    return found.mean if found.sd is None else (found.mean, found.sd)
+
+
+def _measure(what: str, group: Group, factor: float) -> Fact | None:
+    if "/" not in what:
+        return MEASURES[what](group) if what in MEASURES else None
+    found = group.metric(what)
+    if found is None:
+        return None
+    return factor * found.mean if found.sd is None else (factor * found.mean, factor * found.sd)
 
 
 def places_table(paper: Paper, rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -336,15 +383,17 @@ def _row_dict(row: Row, scale: str) -> dict[str, Any]:
     }
 
 
-def _known(fact: Fact | None) -> Fact | None:
+def _known(fact: Fact | str | None) -> Fact | str | None:
     """What the paper has; a recipe says NaN where it has nothing."""
     return None if isinstance(fact, float) and math.isnan(fact) else fact
 
 
-def _fact(fact: Fact | None) -> str:
+def _fact(fact: Fact | str | None) -> str:
     if (fact := _known(fact)) is None:
         return NOTHING
-    return " ± ".join(_rounded(part) for part in (fact if isinstance(fact, Sequence) else (fact,)))
+    if isinstance(fact, str):
+        return fact
+    return " ± ".join(_rounded(part) for part in (fact if isinstance(fact, tuple) else (fact,)))
 
 
 def _rounded(value: float) -> str:
