@@ -77,13 +77,13 @@ def load(path: Path, *, levels: tuple[int, int] | None = None, strict: bool = Fa
     image, tag = matfiles.array(files["image"], "Image", "IAll"), matfiles.array(files["tag"], "Tag", "YAll")
     label = matfiles.array(files["label"], "Label", "LAll")
     count, across = _orientation(image, tag, label)
-    axes = _image_axes(image, count)
-    tags, labels = _matrix(tag, across, 255), _matrix(label, across, 1)
+    axes = image_axes(image, count)
+    tags, labels = matrix(tag, across, 255), matrix(label, across, 1)
     facts = _facts(path / "levels.json")
     known, queries = KNOWN.get(labels.shape, (None, 0))
     chosen = _levels(levels or facts.get("levels") or known, labels.shape[1], files["label"])
     pairs = Pairs(
-        images=_pixels(image, axes),
+        images=pixels(image, axes),
         tags=tags,
         labels=labels,
         levels=chosen,
@@ -156,7 +156,7 @@ def _orientation(image: Array, tag: Array, label: Array) -> tuple[int, bool]:
     raise DataError(f"no number of rows in common: {shapes}", label.file, remedy="are they of one data set?")
 
 
-def _image_axes(image: Array, count: int) -> tuple[int, ...]:
+def image_axes(image: Array, count: int) -> tuple[int, ...]:
     """Which axes are row, height, width and colour."""
     for axes in ((0, 1, 2, 3), (3, 0, 1, 2), (0, 2, 3, 1), (3, 1, 2, 0)):
         shape = tuple(image.shape[axis] for axis in axes) if len(image.shape) == 4 else ()
@@ -218,7 +218,7 @@ def _worded(words: Any, count: int, file: Path) -> tuple[str, ...] | None:
 # ---- Values
 
 
-def _matrix(table: Array, across: bool, most: int) -> np.ndarray:
+def matrix(table: Array, across: bool, most: int) -> np.ndarray:
     """uint8 (rows, columns), from whatever numbers they are."""
     if math.prod(table.shape) > _LARGEST:
         raise DataError(f"too large: {_shown(table.shape)}", table.file, field=table.name)
@@ -237,7 +237,7 @@ def _whole_bytes(piece: np.ndarray, most: int, source: Array) -> np.ndarray:
     return piece.astype(np.uint8)
 
 
-def _pixels(image: Array, axes: tuple[int, ...]) -> np.ndarray:
+def pixels(image: Array, axes: tuple[int, ...]) -> np.ndarray:
     """uint8 (N, H, W, 3) in that order, in memory or mapped."""
     shape = tuple(image.shape[axis] for axis in axes)
     brightest = 0.0

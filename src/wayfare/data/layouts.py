@@ -12,12 +12,20 @@ from wayfare.data.findings import Findings
 from wayfare.errors import DataError
 
 # Each is a module with recognises(path) and check(path, strict, progress); the more particular come first.
-NAMES = ("msls", "psg", "mirflickr", "fashion", "celeba", "cifar", "photos", "traces", "folder")
+NAMES = (
+    "msls", "psg", "mirflickr", "fashion", "pair_nuswide", "pair_coco", "pair_wikipedia", "pair_mats", "celeba",
+    "cifar", "pair_table", "photos", "traces", "folder",
+)  # fmt: skip
 DESCRIPTIONS = {
     "msls": "Mapillary Street-level Sequences: train_val/<city>/{query,database}/",
     "psg": "panoptic scene graphs: psg.json",
     "mirflickr": "MIRFlickr-25K: im1.jpg ..., meta/tags, annotations",
     "fashion": "FashionVC, Ssense: image.mat, tag.mat, label.mat",
+    "pair_nuswide": "NUS-WIDE: Groundtruth/AllLabels, ImageList, NUS_WID_Tags",
+    "pair_coco": "COCO: annotations/captions_*.json and instances_*.json",
+    "pair_wikipedia": "Wikipedia: raw_features.mat and two lists, or wikiData.mat",
+    "pair_mats": "pairs in MATLAB files: images or IAll, YAll, LAll",
+    "pair_table": "pictures with texts and labels: a CSV table, photo,text,labels",
     "celeba": "CelebA: list_attr_celeba.txt or .csv",
     "cifar": "CIFAR-10: data_batch_1 ... or data_batch_1.bin ...",
     "traces": "traces of devices or contacts: CSV, t x y, t i j, GPX",

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from wayfare.data.findings import Problems
 from wayfare.data.layouts import DESCRIPTIONS, Found, find
+from wayfare.data.pair_source import Options
 from wayfare.data.tables import read_json
 from wayfare.errors import DataError
 from wayfare.gallery import labelled, maps, movement, places, scenes
@@ -22,7 +23,10 @@ from wayfare.gallery.album import Album
 from wayfare.gallery.parts import Gathered
 from wayfare.reports.dataset_parts import Collection, DataSet
 
-_ORDER = ("msls", "photos", "traces", "psg", "mirflickr", "celeba", "fashion", "cifar", "folder")  # on the page
+_ORDER = (
+    "msls", "photos", "traces", "psg", "mirflickr", "celeba", "fashion", "pair_nuswide", "pair_coco",
+    "pair_wikipedia", "pair_mats", "pair_table", "cifar", "folder",
+)  # on the page  # fmt: skip
 Progress = Callable[[str, int, int], None]  # what is being read, how far, of how many
 
 
@@ -57,6 +61,8 @@ def _gather(item: Found, album: Album) -> Gathered:
             return labelled.gather_mirflickr(item.path, album)
         case "fashion":
             return labelled.gather_fashion(item.path, album)
+        case "pair_nuswide" | "pair_coco" | "pair_wikipedia" | "pair_mats" | "pair_table":
+            return labelled.gather_pairs(item.module.read(item.path, Options()), album)
         case "celeba":
             return labelled.gather_celeba(item.path, album)
         case "cifar":

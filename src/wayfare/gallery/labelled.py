@@ -10,6 +10,7 @@ import numpy as np
 
 from wayfare.data import celeba, cifar, fashion, folder, mirflickr
 from wayfare.data.findings import Problems
+from wayfare.data.pair_source import Source
 from wayfare.gallery.album import SMALL, Album, Wanted, evenly
 from wayfare.gallery.counting import histogram, named
 from wayfare.gallery.parts import Gathered
@@ -98,6 +99,38 @@ def gather_fashion(path: Path, album: Album) -> Gathered:
             named("Classes of the first level", "pictures", first, np.bincount(coarse, minlength=len(first))),
             named("Classes of the second level", "pictures", second, np.bincount(fine, minlength=len(second))),
         ],
+    )
+
+
+def gather_pairs(found: Source, album: Album) -> Gathered:
+    """Pictures, where there are any, with texts and labels."""
+
+    def show(row: int) -> Wanted:
+        if found.pictures is not None:
+            return Wanted(found.pictures.read(np.array([row]))[0], found.ids[row])
+        return Wanted((found.files or [])[row], found.ids[row])
+
+    def words(row: int) -> list[str]:
+        return found.texts[row].split() if found.texts else []
+
+    def labels(row: int) -> list[str]:
+        return [name for name, there in zip(found.names, found.labels[row]) if there]
+
+    shown = found.files is not None or found.pictures is not None
+    counts: dict[str, int | float | str] = {"pairs": len(found), **found.left_out, "labels": len(found.names)}
+    bars = [
+        histogram("Labels of a pair", "pairs", found.labels.sum(axis=1), "labels"),
+        named("Labels", "pairs", found.names, found.labels.sum(axis=0)),
+    ]
+    if found.texts:
+        lengths = np.array([len(words(row)) for row in range(len(found))])
+        bars.append(histogram("Words of a text", "pairs", lengths, "words"))
+    return Gathered(
+        counts=counts,
+        problems=found.problems,
+        cards=_cards(album, evenly(range(len(found)), _CARDS), show, words, labels) if shown else [],
+        classes=_rows(album, found.names, lambda place: np.flatnonzero(found.labels[:, place]), show) if shown else [],
+        bars=bars,
     )
 
 
