@@ -26,9 +26,11 @@ from wayfare.strategies.centralised import Centralised
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.fedproto import FedProto
 from wayfare.strategies.local import Local
+from wayfare.tasks.hashing import Hashing
 from wayfare.tasks.objects import Objects
 from wayfare.tasks.places import Places
 from wayfare.tasks.scenes import Scenes
+from wayfare.testing import task_for
 from wayfare.topologies.encounters import Encounters
 from wayfare.topologies.hierarchy import Hierarchy
 from wayfare.topologies.server import Server
@@ -56,6 +58,10 @@ def made(cls: type, other: bool) -> Any:
             values[field.name] = 'a "path"/ü\\n'
     if cls is Places:
         values["sequences"] = 0  # goes with one way of mining only
+    if other and cls is Scenes:
+        values |= {"order": "", "nps": False, "tree": "supervised"}  # go with other heads and another mode than the last
+    if other and cls is Hashing:
+        del values["weights"]  # of a network for pictures, and these are features from a file
     if other and issubclass(cls, FedTour):
         values |= {"raise_by": 1.3, "predict_with": "regressor"}  # a factor that raises; what reads the study's file
     return cls(**values)
@@ -72,6 +78,7 @@ def test_every_component_goes_through_toml(kind, name, other) -> None:
     component = made(find(kind, name), other)
     source = getattr(component, "source", "")  # of a rule that deals out photographs, or pictures by their semantics
     task = {"task": Scenes() if source == "categories" else Places()} if source else {}
+    task |= {"task": task_for(component)} if kind == "strategy" else {}
     meets = {"topology": Encounters()} if kind == "exchange" else {}
     experiment = Experiment(**{kind: component}, **task, **meets, seed=3)
     back = Experiment.from_toml(experiment.to_toml())
@@ -85,6 +92,7 @@ def test_every_strategy_with_every_topology_goes_through_toml_or_is_refused() ->
     for strategy in names("strategy"):
         for topology in names("topology"):
             parts = {"strategy": find("strategy", strategy)(), "topology": find("topology", topology)()}
+            parts["task"] = task_for(parts["strategy"])
             if topology in parts["strategy"].topologies:
                 assert Experiment.from_toml(Experiment(**parts).to_toml()) == Experiment(**parts)
                 fitting += 1
@@ -377,6 +385,7 @@ SCRIPT = (
 import sys
 from wayfare import Evaluation, Experiment, resume, run
 from wayfare.errors import ConfigError
+from wayfare.tasks.hashing import Hashing
 from wayfare.tasks.objects import Objects
 from wayfare.tasks.places import Places
 from wayfare.tasks.scenes import Scenes

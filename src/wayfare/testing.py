@@ -29,6 +29,7 @@ from wayfare.engines.programs import perform
 from wayfare.errors import WayfareError
 from wayfare.experiment import Evaluation, Experiment
 from wayfare.runner import resume, run
+from wayfare.tasks.hashing import Hashing
 from wayfare.tasks.objects import Objects
 from wayfare.topologies.server import Server
 
@@ -41,13 +42,18 @@ class NonConformance(WayfareError):
 
 def check_strategy(strategy: Strategy, task: Task | None = None) -> list[str]:
     """Run every check on a strategy; returns the names of the checks that passed."""
-    task = task or Objects(width=4, hidden=8)
+    task = task or task_for(strategy)
     passed = []
     for check in STRATEGY_CHECKS:
         with tempfile.TemporaryDirectory() as folder, _quietly():
             check(_Lab(strategy, task, Path(folder)))
         passed.append(check.__name__)
     return passed
+
+
+def task_for(strategy: Strategy) -> Task:
+    """A small task of ours that has what a strategy needs."""
+    return Objects(width=4, hidden=8) if strategy.requires <= Objects.provides else Hashing.example()
 
 
 def check_task(task: Task) -> list[str]:

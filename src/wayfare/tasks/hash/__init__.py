@@ -1,0 +1,1 @@
+"""Parts of cross-modal hashing: encoders, base methods, rankings."""

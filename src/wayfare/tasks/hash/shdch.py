@@ -1,0 +1,103 @@
+"""SHDCH (Sun et al., 2019): every class has a code, and the outputs of a pair agree with those of its classes.
+
+With two levels of labels L1 (coarse) and L2 (fine), codes Y1, Y2 of their classes, and H = tanh(output) of a view:
+
+    J = sum_H [ alpha |r L1 - H Y1|^2 + beta |r L2 - H Y2|^2 + gamma |B - H|^2 ] + eta |r S - Y1' Y2|^2
+
+r is the number of bits and S = 1 where a fine class belongs to a coarse one. With one level of labels there is the term
+with beta alone: no coarse classes, no hierarchy. The views take turns, then B = sign(F + G), then the class codes.
+
+Class codes are found bit by bit: with all other bits fixed, the best values of one bit of all classes of a level have a
+closed form. A sweep goes over all bits of both levels and never makes J larger; sweeps end when nothing changes. The
+published code means to do the same and stops after the first sweep, since it compares the codes with themselves.
+
+All terms but the last grow with the number of pairs. So of eta a device has its share, its pairs among all, and the J
+of all devices add up to that of the pool. With 100, the authors' value for 16,862 pairs, small sets are ruled by the
+hierarchy: fine classes get the code of their coarse one, as |r S - Y1' Y2| asks. On 2,000 pairs of 30 types of clothes
+in three categories (Adam 0.001, 10 epochs, 32 bits, one trial) MAP is 0.28 with eta = 100, 0.62 with 1, and 0.70 with
+the types alone; codes that know nothing have 0.08.
+
+A device keeps nothing between rounds. Class codes start from codes that are the same on every device (a function of
+bits and classes) and are computed from there anew when a round begins, from what the received network makes of the
+device's pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from wayfare.core.seeds import rng_for
+
+
+def loss(
+    raw: Tensor,
+    codes: Tensor,
+    labels: Sequence[Tensor],
+    classes: Sequence[Tensor],
+    weights: Sequence[float],
+    gamma: float,
+    pairs: int,
+) -> Tensor:
+    """The terms of J with a batch's outputs `raw` (b, bits), divided by n b, where n = `pairs`.
+
+    `codes` (b, bits) are the batch's rows of B; for each level there are labels (b, C), class codes (bits, C) and a
+    weight, alpha or beta.
+    """
+    outputs, bits = raw.tanh(), raw.shape[1]
+    total = gamma * (codes - outputs).square().sum()
+    for truth, classes_here, weight in zip(labels, classes, weights, strict=True):
+        total = total + weight * (bits * truth - outputs @ classes_here.to(raw.dtype)).square().sum()
+    return total / (pairs * len(raw))
+
+
+def first_codes(bits: int, classes: int) -> Tensor:
+    """Random codes (bits, classes) of float64 +1 and -1, the same wherever they are drawn."""
+    drawn = rng_for("class codes", bits, classes).integers(0, 2, (bits, classes))
+    return torch.from_numpy(2.0 * drawn - 1)
+
+
+@torch.no_grad()
+def class_codes(
+    classes: Sequence[Tensor],
+    views: Sequence[Tensor],
+    labels: Sequence[Tensor],
+    weights: Sequence[float],
+    eta: float,
+    within: Tensor | None,
+    sweeps: int,
+) -> tuple[Tensor, ...]:
+    """Better codes (bits, C) of the classes of each level, from the tanh outputs (n, bits) of each view.
+
+    `within` (C1, C2) says which fine class belongs to which coarse one; None where there is one level. At most so many
+    sweeps. Where both values of a bit are equally good it stays, so that no two codes take turns for ever.
+    """
+    found = [codes.double().clone() for codes in classes]
+    outputs = [view.double() for view in views]
+    gram = sum((view.T @ view for view in outputs), start=torch.zeros(()))
+    pulls = [sum((view.T @ truth.double() for view in outputs), start=torch.zeros(())) for truth in labels]
+    links = [None] if within is None else [within.double(), within.double().T]
+    for _ in range(sweeps):
+        before = [codes.clone() for codes in found]
+        for level, weight in enumerate(weights):
+            other = None if within is None else found[1 - level]
+            _sweep(found[level], pulls[level], gram, weight, eta, links[level], other)
+        if all(torch.equal(old, new) for old, new in zip(before, found, strict=True)):
+            break
+    return tuple(found)
+
+
+def _sweep(
+    codes: Tensor, pull: Tensor, gram: Tensor, weight: float, eta: float, link: Tensor | None, other: Tensor | None
+) -> None:
+    """All bits of one level, one after the other, in place."""
+    bits = len(codes)
+    for k in range(bits):
+        # what the other bits leave to be explained; the bit's own part of each product is taken out
+        wanted = weight * (bits * pull[k] - (gram[k] @ codes - gram[k, k] * codes[k]))
+        if link is not None and other is not None:
+            alike = other @ other[k]
+            wanted += eta * (bits * (link @ other[k]) - (alike @ codes - alike[k] * codes[k]))
+        codes[k] = torch.where(wanted == 0, codes[k], wanted.sign())

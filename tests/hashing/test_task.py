@@ -1,0 +1,286 @@
+"""The task `hashing`: passes and buffers, awkward clients, labels of all kinds, rankings, strategies."""
+
+import inspect
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_array
+
+from wayfare import Evaluation, Experiment, Training, run
+from wayfare.components import find
+from wayfare.core.protocols import Client
+from wayfare.core.seeds import rng_for
+from wayfare.data.partition.random import Random
+from wayfare.errors import ConfigError
+from wayfare.tasks.hash import dcmh, ranking, shdch
+from wayfare.tasks.hash.nets import Encoders, Layers, signs
+from wayfare.tasks.hashing import Hashing
+from wayfare.tasks.nets import frozen
+from wayfare.tasks.nets.efficientnet import EfficientNetLite0
+from wayfare.testing import TASK_CHECKS, check_task
+
+EXAMPLE = Hashing.example()
+NONE = np.empty(0, np.int64)
+
+
+def with_pairs(task=EXAMPLE, **changes):
+    """The task on the sample with something changed."""
+    changed = replace(task)  # nothing is loaded yet
+    changed.__dict__["_inputs"] = replace(task._inputs, pairs=replace(task.pairs, **changes))
+    return changed
+
+
+def one_level(task=EXAMPLE):
+    return with_pairs(task, labels=task.pairs.labels[:, 2:], names=task.pairs.names[2:], levels=(4,))
+
+
+def several_labels(task=EXAMPLE):
+    """Coarse and fine ones on one level: two labels each."""
+    return with_pairs(task, levels=(6,))
+
+
+def network(task):
+    torch.manual_seed(0)
+    return task.network()
+
+
+def client(count, first=0):
+    return Client("c", np.arange(first, first + count), NONE)
+
+
+def train(task, net, held, batch_size=8, epochs=1, lr=0.01):
+    """Adam on passes as a device makes them; returns the batches' views and the buffers."""
+    memo, views = {}, []
+    optimizer = torch.optim.Adam(net.parameters(), lr)
+    step = inspect.unwrap(type(optimizer).step)  # without torch's compiler, as `core.device` does
+    for epoch in range(epochs):
+        for batch in task.steps(net, held, batch_size, memo, rng_for(epoch)):
+            loss = task.loss(task.forward(net, batch), batch, memo)
+            optimizer.zero_grad()
+            loss.backward()
+            with torch.no_grad():
+                step(optimizer)
+            views.append(next(iter(batch.inputs)))
+    return views, memo["buffers"]
+
+
+# ---- data
+
+
+def test_labels_and_categories():
+    assert EXAMPLE.classes == ("flower", "tree", "sea", "snow") and EXAMPLE.samples == 128
+    fine = EXAMPLE.pairs.labels[EXAMPLE.pairs.train, 2:]
+    assert np.array_equal(EXAMPLE.labels, fine.argmax(1))
+    assert np.array_equal(one_level().labels, EXAMPLE.labels)
+    many = several_labels()
+    assert many.labels is None and len(many.classes) == 6
+    assert np.array_equal(many.categories.values, many.pairs.labels[many.pairs.train].astype(np.float32))
+    assert "32 queries, 128 to find" in EXAMPLE.protocol and "4 labels" in EXAMPLE.protocol
+    three = with_pairs(levels=(1, 1, 4))  # of more than two levels the two finest count
+    assert [part.shape[1] for part in three._inputs.labels(np.arange(3))] == [1, 4] and three.classes == EXAMPLE.classes
+    assert np.array_equal(EXAMPLE._inputs.within.numpy(), [[1, 1, 0, 0], [0, 0, 1, 1]])
+
+
+@pytest.mark.parametrize(
+    "task", [replace(EXAMPLE, base="shdch"), one_level(replace(EXAMPLE, base="shdch")), several_labels()]
+)
+def test_conforms(task):
+    assert len(check_task(task)) == len(TASK_CHECKS)
+
+
+def test_settings_survive_toml_and_nonsense_is_refused():
+    task = replace(EXAMPLE, gamma=2.0, drop=("untexted",), base="shdch")
+    assert Experiment.from_toml(Experiment(task=task).to_toml()).task == task
+    for settings, said in {
+        ("bits", 0): "task.bits = 0",
+        ("alpha", -1.0): "task.alpha = -1.0",
+        ("sweeps", 0): "task.sweeps = 0",
+        ("features_path", "a.npy"): "goes with task.features = 'file'",
+        ("image_size", 8): "at least 32",
+    }.items():
+        with pytest.raises(ConfigError, match=said):
+            Hashing(**dict([settings]))
+    with pytest.raises(ConfigError, match="has none"):
+        Hashing(features="file", weights="a.mat")
+    with pytest.raises(ConfigError, match="brings no features"):
+        with_pairs(features=None).network()
+    with pytest.raises(ConfigError, match="needs pictures"):
+        with_pairs(replace(EXAMPLE, features="frozen", image_size=32), pictures=None).network()
+
+
+def test_what_is_shown_of_pictures(tmp_path, monkeypatch):
+    monkeypatch.setenv("WAYFARE_CACHE", str(tmp_path))
+    monkeypatch.setattr(frozen, "imagenet_weights", lambda: EfficientNetLite0().state_dict())
+    rows = np.array([5, 2])
+    colours = EXAMPLE.pairs.pictures.read(rows)
+    pixels = replace(EXAMPLE, features="pixels")._inputs.of("image", rows)
+    assert pixels.shape == (2, 3, 8, 8) and float(pixels[1, 2, 3, 4]) == colours[1, 3, 4, 2]
+    task = replace(EXAMPLE, features="frozen", image_size=32)
+    told = []
+    task.ready(lambda *args: told.append(args))
+    assert told[-1] == ("features of the pictures", 160, 160)
+    shown = task._inputs.of("image", rows)
+    assert shown.shape == (2, 1280) and task.network().image.hidden.in_features == 1280
+    assert torch.allclose(shown.mean(1), torch.zeros(2), atol=1e-4)
+
+
+# ---- passes
+
+
+@pytest.mark.parametrize(("held", "batch_size", "count"), [(20, 8, 2), (20, 20, 1), (5, 8, 1), (1, 8, 1), (9, 1, 9)])
+def test_batches_of_a_pass(held, batch_size, count):
+    """floor(n / b) fresh batches of each view, at least one, of no more than n pairs; one view in each."""
+    net, owner = network(EXAMPLE), client(held, first=7)
+    batches = list(EXAMPLE.steps(net, owner, batch_size, {}, rng_for(0)))
+    assert [list(batch.inputs) for batch in batches] == [["image"]] * count + [["text"]] * count
+    for batch in batches:
+        assert len(batch.rows) == len(batch.rows.unique()) == min(batch_size, held)
+        rows = EXAMPLE.pairs.train[owner.train[batch.rows.numpy()]]
+        view = next(iter(batch.inputs))
+        assert torch.equal(batch.inputs[view], EXAMPLE._inputs.of(view, rows))
+        assert np.array_equal(batch.labels.numpy(), EXAMPLE.pairs.labels[rows][:, 2:])
+    scanned = list(EXAMPLE.scan(net, owner))
+    assert [sorted(batch.inputs) for batch in scanned] == [["image", "text"]]
+    assert scanned[0].rows.tolist() == list(range(held))
+
+
+def test_the_order_of_views():
+    for order, views in {"image": "iitt", "text": "ttii", "alternate": "itit"}.items():
+        task = replace(EXAMPLE, order=order)
+        batches = task.steps(network(task), client(20), 10, {}, rng_for(0))
+        assert "".join(next(iter(batch.inputs))[0] for batch in batches) == views
+    assert list(EXAMPLE.steps(network(EXAMPLE), client(0), 8, {}, rng_for(0))) == []
+
+
+class Turned(Encoders):
+    """What a strategy may do: what codes are made of is not the raw output."""
+
+    def enhance(self, view, raw):
+        return 3 - raw
+
+
+def test_buffers_follow_the_training():
+    """Filled by one look, written by each step with what codes are made of; B is anew after the pass."""
+    torch.manual_seed(0)
+    net, owner, memo = Turned(Layers(3, 0, 16), Layers(20, 0, 16), 16), client(20), {}
+    steps = EXAMPLE.steps(net, owner, 8, memo, rng_for(0))
+    first = next(steps)
+    buffers, rows = memo["buffers"], EXAMPLE.pairs.train[:20]
+    with torch.no_grad():
+        seen = {view: 3 - net.encode(view, EXAMPLE._inputs.of(view, rows)) for view in ("image", "text")}
+        assert all(torch.allclose(buffers.features[view], seen[view], atol=1e-6) for view in seen)
+        for p in net.parameters():
+            p.add_(0.5)
+    output = EXAMPLE.forward(net, first)
+    raw, text = output.features["image"], buffers.features["text"]
+    similar = torch.from_numpy((EXAMPLE.labels[:20][first.rows][:, None] == EXAMPLE.labels[:20]).astype(np.float32))
+    rest = buffers.features["image"].sum(0) - buffers.features["image"][first.rows].sum(0)
+    wanted = dcmh.loss(raw, text, similar, buffers.codes[first.rows], rest, 1.0, 1.0)
+    found = replace(EXAMPLE, scale=0.1).loss(output, first, memo)
+    assert float(found.detach()) == pytest.approx(0.1 * float(wanted.detach()), rel=1e-5)
+    assert torch.equal(buffers.features["image"][first.rows], 3 - raw.detach())
+    before = buffers.codes
+    assert before is memo["buffers"].codes
+    buffers.features["image"].neg_().sub_(100)
+    for _ in steps:
+        pass
+    assert torch.equal(buffers.codes, -torch.ones(20, 16)) and not torch.equal(before, buffers.codes)
+
+
+@pytest.mark.parametrize("base", ["dcmh", "shdch"])
+def test_one_look_at_all_pairs_per_round(base, monkeypatch):
+    task, looks = replace(EXAMPLE, base=base), []
+    monkeypatch.setattr(Hashing, "said", _counted(Hashing.said, looks))
+    views, buffers = train(task, network(task), client(20), epochs=3)
+    assert looks == ["image", "text"] and len(views) == 12
+    assert len(buffers.classes) == (2 if base == "shdch" else 0)
+
+
+def test_a_device_has_its_share_of_the_hierarchy(monkeypatch):
+    """So that the terms of all devices add up to that of the pool: 20 of 128 pairs, 100 * 20 / 128 = 15.625."""
+    told = []
+    monkeypatch.setattr(shdch, "class_codes", lambda codes, *rest: told.append(rest[2:]) or codes)
+    task = replace(EXAMPLE, base="shdch", sweeps=7)
+    next(task.steps(network(task), client(20), 8, {}, rng_for(0)))
+    next(one_level(task).steps(network(task), client(20), 8, {}, rng_for(0)))
+    assert told[0][:2] == ((0.3, 0.7), 15.625) and told[0][3] == 7
+    assert told[1][0] == (0.7,) and told[1][2] is None
+
+
+def _counted(function, looks):
+    def counted(self, net, view, rows):
+        looks.append(view)
+        return function(self, net, view, rows)
+
+    return counted
+
+
+@pytest.mark.parametrize("base", ["dcmh", "shdch"])
+@pytest.mark.parametrize("change", [EXAMPLE, one_level(), several_labels()])
+def test_awkward_clients(base, change):
+    """One pair, and pairs without a word or a label."""
+    changed = change.pairs
+    silent = with_pairs(change, bags=csr_array(changed.bags.shape, dtype=np.float32), labels=changed.labels & False)
+    for task, held in ((change, 1), (silent, 3)):
+        task = with_pairs(replace(EXAMPLE, base=base), **vars(task.pairs))
+        net = network(task)
+        train(task, net, client(held), epochs=2)
+        assert all(bool(torch.isfinite(p).all()) for p in net.parameters())
+    assert set(task.evaluate(net, None).values()) == {0.0}  # nothing is relevant to anything
+
+
+def test_only_batches_to_train_on_have_a_loss():
+    net = network(EXAMPLE)
+    batch = next(EXAMPLE.scan(net, client(3)))
+    with pytest.raises(TypeError, match="steps"):
+        EXAMPLE.loss(EXAMPLE.forward(net, batch), batch, {})
+
+
+# ---- judging
+
+
+@torch.no_grad()
+def test_rankings():
+    """MAP both ways by what codes are made of; of a client's own pairs every fifth asks."""
+    torch.manual_seed(0)
+    net = Turned(Layers(3, 0, 16), Layers(20, 0, 16), 16)
+    found = EXAMPLE.evaluate(net, np.arange(50, 61))
+    rows = EXAMPLE.pairs.train[50:61]
+    asking, sought = rows[[0, 5, 10]], rows[[1, 2, 3, 4, 6, 7, 8, 9]]
+    codes = {
+        (view, which): signs(3 - net.encode(view, EXAMPLE._inputs.of(view, part))).numpy()
+        for view in ("image", "text")
+        for which, part in (("asking", asking), ("sought", sought))
+    }
+    labels = EXAMPLE.pairs.labels[:, 2:]
+    for name, view, other in (("MAP i2t", "image", "text"), ("MAP t2i", "text", "image")):
+        pairs = (ranking.pack(codes[view, "asking"]), ranking.pack(codes[other, "sought"]))
+        assert found[name] == ranking.mean_average_precision(*pairs, labels[asking], labels[sought])
+    assert found["MAP"] == (found["MAP i2t"] + found["MAP t2i"]) / 2
+    assert EXAMPLE.evaluate(net, np.array([4])) == {} and EXAMPLE.evaluate(net, NONE) == {}
+    assert 0.2 < EXAMPLE.evaluate(net, None)["random MAP"] < 0.35  # a quarter is relevant
+
+
+@pytest.mark.parametrize(("base", "eta"), [("dcmh", 0.01), ("shdch", 1.0)])
+def test_it_learns(base, eta):
+    task = replace(EXAMPLE, base=base, eta=eta)
+    net = network(task)
+    train(task, net, client(128), batch_size=16, epochs=12, lr=0.02)
+    found = task.evaluate(net, None)
+    assert min(found["MAP i2t"], found["MAP t2i"]) > 0.6 > 2 * found["random MAP"]
+
+
+@pytest.mark.parametrize("strategy", ["fedproto", "moon", "fedprox", "scaffold", "local", "centralised"])
+def test_strategies_run(strategy, tmp_path):
+    experiment = Experiment(
+        task=replace(EXAMPLE, base="shdch" if strategy == "moon" else "dcmh"),
+        strategy=find("strategy", strategy)(),
+        partition=Random(3),
+        training=Training(batch_size=16, lr=0.01),
+        evaluation=Evaluation(holdout=0.2, clients=2),
+        rounds=2,
+    )
+    result = run(experiment, tmp_path, "local")
+    assert result["refused"] == 0 and any(name.endswith("MAP i2t") for name in result["metrics"])
