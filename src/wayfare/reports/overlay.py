@@ -48,7 +48,7 @@ def draw(pixels: np.ndarray, graph: Graph) -> tuple[bytes, int, int]:
     height, width = pixels.shape[:2]
     scale = max(1, round(WIDTH / width)) if width < WIDTH else WIDTH / width
     size = (round(width * scale), round(height * scale))
-    colours = [_colour(place) for place in range(len(graph.names))]
+    colours = [colour(place) for place in range(len(graph.names))]
     image = Image.fromarray(_tinted(pixels, graph, colours, size))
     canvas = _Canvas(image)
     ends = {place for subject, _, other in graph.relations for place in (subject, other)}
@@ -69,10 +69,38 @@ def draw(pixels: np.ndarray, graph: Graph) -> tuple[bytes, int, int]:
     return file.getvalue(), *size
 
 
-def _colour(place: int) -> _Colour:
+def draw_objects(pixels: np.ndarray, graph: Graph, shown: Sequence[int], tallest: float = 1.25) -> Image.Image:
+    """The photograph with segments, and the boxes and names of some objects; no relations.
+
+    It is `WIDTH` pixels wide, or less where it would be higher than `tallest` times that. The names of large objects
+    are placed last, since there is most room for them.
+    """
+    height, width = pixels.shape[:2]
+    scale = min(WIDTH / width, tallest * WIDTH / height)
+    size = (max(1, round(width * scale)), max(1, round(height * scale)))
+    colours = [colour(place) for place in range(len(graph.names))]
+    image = Image.fromarray(_tinted(pixels, graph, colours, size))
+    canvas = _Canvas(image)
+    boxes = {place: [value * scale for value in graph.boxes[place]] for place in shown}
+    by_size = sorted(shown, key=lambda place: (boxes[place][2] - boxes[place][0]) * (boxes[place][3] - boxes[place][1]))
+    for place in reversed(by_size) if graph.boxed is None else [place for place in by_size if place in graph.boxed]:
+        canvas.box(boxes[place], colours[place], largest=1.0)
+    for place in by_size:
+        spots = [_middle(graph, place, (height, width), scale)] if graph.segments is not None else []
+        canvas.text(graph.names[place], [*spots, *_within(boxes[place])], ink_on(colours[place]), colours[place])
+    return image
+
+
+def colour(place: int) -> _Colour:
     """Neighbours in a list get colours that are far apart."""
     red, green, blue = colorsys.hsv_to_rgb(place * 0.618034 % 1, 0.75 if place % 2 else 0.6, 1.0 - 0.12 * (place % 3))
     return round(255 * red), round(255 * green), round(255 * blue)
+
+
+def ink_on(paper: _Colour) -> _Colour:
+    """Dark letters on a light colour, and light ones on a dark one."""
+    red, green, blue = paper
+    return (20, 20, 20) if 0.299 * red + 0.587 * green + 0.114 * blue > 118 else (255, 255, 255)
 
 
 def _tinted(pixels: np.ndarray, graph: Graph, colours: Sequence[_Colour], size: tuple[int, int]) -> np.ndarray:
@@ -114,11 +142,11 @@ class _Canvas:
         self.font = ImageFont.load_default(_FONT)
         self.taken: list[_Box] = []
 
-    def box(self, corners: Sequence[float], colour: _Colour) -> None:
+    def box(self, corners: Sequence[float], colour: _Colour, largest: float = _LARGEST_BOX) -> None:
         width, height = self.size
         x0, x1 = sorted(min(max(value, 0), width - 1) for value in corners[::2])
         y0, y1 = sorted(min(max(value, 0), height - 1) for value in corners[1::2])
-        if (x1 - x0) * (y1 - y0) <= _LARGEST_BOX * width * height:
+        if (x1 - x0) * (y1 - y0) <= largest * width * height:
             self.pen.rectangle((x0, y0, x1, y1), outline=colour, width=3)
 
     def arrow(self, start: _Point, end: _Point) -> None:
@@ -150,6 +178,13 @@ class _Canvas:
 
 def _along(start: _Point, end: _Point) -> list[_Point]:
     return [(start[0] + t * (end[0] - start[0]), start[1] + t * (end[1] - start[1])) for t in _ALONG]
+
+
+def _within(box: Sequence[float]) -> list[_Point]:
+    """Where the name of a box may stand: along its upper edge, then its lower one, then inside."""
+    x0, y0, x1, y1 = box
+    across = (0.5, 0.2, 0.8)
+    return [(x0 + t * (x1 - x0), y) for y in (y0, y1, (y0 + y1) / 2, y0 * 0.75 + y1 * 0.25) for t in across]
 
 
 def _overlap(one: _Box, other: _Box) -> float:

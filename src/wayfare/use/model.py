@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -79,17 +80,39 @@ class Described:
 
 def load_model(run: Path | str, device: str = "auto") -> Model:
     """The model of a finished run of the task places."""
+    found = trained(run, Places, "only models of 'places' find places", "an index")
+    net = untrained(found.experiment)
+    if not isinstance(net, Descriptor):
+        raise ConfigError(f"{run}: the strategy makes a {type(net).__name__} of the network, not a Descriptor")
+    load_into(net, found.weights)
+    return Model(found.record.name, found.record.recipe, found.task, _ready(net, device))
+
+
+Kind = TypeVar("Kind")
+
+
+class Trained(NamedTuple, Generic[Kind]):
+    """What a finished run left."""
+
+    record: Record
+    experiment: Experiment
+    task: Kind
+    weights: dict[str, torch.Tensor]
+
+
+def trained(run: Path | str, task: type[Kind], only: str, product: str) -> Trained[Kind]:
+    """What a finished run of a task left, verified; `only` and `product` are said of a run that will not do."""
     folder = Path(run)
     record = Record.read(folder)
     if not record.finished:
         raise StoreError(f"{folder} has no result yet, {record.done} rounds are done: `wayfare resume {folder}` first")
     experiment = Experiment.from_toml(record.recipe)
-    if not isinstance(experiment.task, Places):
-        raise ConfigError(f"{folder} is a run of {record.component('task')!r}: only models of 'places' find places")
+    if not isinstance(experiment.task, task):
+        raise ConfigError(f"{folder} is a run of {record.component('task')!r}: {only}")
     if experiment.strategy.personal:
         raise ConfigError(
             f"{folder}: {record.component('strategy')!r} trains a model for each client, and none for all; "
-            "an index needs the one model of a run with fedavg, centralised, ..."
+            f"{product} needs the one model of a run with fedavg, centralised, ..."
         )
     file = folder / "model.safetensors"
     try:
@@ -98,13 +121,14 @@ def load_model(run: Path | str, device: str = "auto") -> Model:
         raise StoreError(f"{file}: the model cannot be read: {error}; restore it, or run again") from error
     if digest(weights) != record.model_sha256:
         raise StoreError(f"{file} is not the model that summary.json speaks of: it is damaged, or of another run")
+    return Trained(record, experiment, experiment.task, weights)
+
+
+def untrained(experiment: Experiment) -> torch.nn.Module:
+    """The network that the experiment began with, into which its weights can be loaded."""
     with torch.random.fork_rng(devices=[]):
         seed_torch(seed_for(experiment.seed, "network"), torch.device("cpu"))  # frozen layers may be random ones
-        net = experiment.strategy.prepare(experiment.task, experiment.task.network())
-    if not isinstance(net, Descriptor):
-        raise ConfigError(f"{folder}: the strategy makes a {type(net).__name__} of the network, not a Descriptor")
-    load_into(net, weights)
-    return Model(record.name, record.recipe, experiment.task, _ready(net, device))
+        return experiment.strategy.prepare(experiment.task, experiment.task.network())
 
 
 def unpack(file: Path, device: str = "auto") -> Model:

@@ -1,0 +1,37 @@
+"""Scene graphs in a federation: what the heads learn in seven splits, how fast, and how the splits are made.
+
+    python benchmarks/scenes.py [--quick] [--json] [--only tables,speed,...] [--seeds 3] [--out DIR]
+
+- metrics: R@K and mR@K of 2,000 images beside a loop over every triplet; the label-pair frequency baseline.
+- speed: category tensors and K-means of the whole union; training of each head beside a plain torch loop.
+- tables: Tab. 1 and 2 of the paper in PredCls, four heads on real annotations with 100 clients, scaled down.
+tables needs the PSG annotations in WAYFARE_SHARED (data/scenes). With --out its runs are kept, and an interrupted
+benchmark goes on with them: this is also how it is run in full (--set is `wayfare reproduce`'s; see docs/scenes.md).
+With --quick tables is the town's, shown but not judged. Exit status 1 when a target is missed.
+"""
+
+import sys
+
+from command import left_out, main
+from scenes_parts import metrics, speed, tables
+from wayfare.machine import opened
+
+PARTS = {"metrics": metrics, "speed": speed, "tables": tables}
+
+
+def measure(name, args, out):
+    if name != "tables":
+        return PARTS[name].measure(args.quick)
+    with opened("auto", args.workers) as machine:
+        return tables.measure(args.quick, args.seeds, out, machine)
+
+
+def is_possible(name, quick):
+    if name == "tables" and not quick and metrics.union_and_pool() is None:
+        left_out(name, "the real annotations are not here: set WAYFARE_SHARED")
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__, "a minute for each part", PARTS, measure, is_possible, {"tables"}))

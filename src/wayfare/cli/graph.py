@@ -1,0 +1,139 @@
+"""The command that uses a trained relation head: graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich import box
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from wayfare.cli.console import Json, answer, err
+from wayfare.reports.tables import number, plain
+
+if TYPE_CHECKING:
+    from wayfare.use.graph import SceneGraph
+
+_MOST_LISTED = 20  # pictures that were left out, and notes
+_MOST_IN_DETAIL = 5  # pictures of which every relation is printed
+
+
+def graph(
+    pictures: Annotated[
+        list[Path], typer.Argument(help="Photos, folders of them, or a psg.json.", metavar="PHOTO|ANNOTATION|FOLDER...")
+    ],
+    run: Annotated[Path, typer.Option("--run", help="The folder of a finished run of the task scenes.")],
+    boxes: Annotated[
+        Path | None,
+        typer.Option("--boxes", help="Where the objects of the photos are: JSON or CSV, see docs/graph.md."),
+    ] = None,
+    image: Annotated[
+        list[str] | None, typer.Option("--image", help="Only this picture of a psg.json: its id or name. Repeatable.")
+    ] = None,
+    top: Annotated[int, typer.Option("--top", min=1, help="How many relations of each picture.")] = 10,
+    most: Annotated[int, typer.Option("--most", min=1, help="How many pictures of a psg.json.")] = 100,
+    score: Annotated[
+        float, typer.Option("--score", min=0, max=1, help="How sure the detector must be of an object.")
+    ] = 0.45,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="The annotations that the run was trained on, if they were moved.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="A folder for pictures, JSON files and a page of all graphs.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Say how the things in pictures relate: scene graphs by a trained model, as JSON, pictures and a page.
+
+    Objects come from the annotation, from --boxes, or else from a detector, which is an optional extra. Pictures that
+    cannot be read are named and skipped; exit status 1 if that leaves none.
+    """
+    from wayfare.use.graph import Told, as_table, graphs
+    from wayfare.use.graph_boxes import read_boxes
+    from wayfare.use.graph_page import Album
+    from wayfare.use.scene_model import load_scene_model
+
+    if out is not None and out.exists() and not out.is_dir():
+        raise typer.BadParameter(f"{out} is a file: give a folder", param_hint="--out")
+    given = None if boxes is None else read_boxes(boxes)
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), console=err, transient=True
+    ) as bars:
+        bar = bars.add_task(f"reading {run}", total=None)
+        model = load_scene_model(run, data)
+        album = None if out is None else Album(out, model)
+        told = Told()
+        tables: list[dict[str, Any]] = []
+        first: list[SceneGraph] = []
+        for made in graphs(
+            model, pictures, boxes=given, images=image or (), top=top, most=most, score=score, told=told,
+            progress=lambda done, total: bars.update(bar, description="pictures", completed=done, total=total),
+        ):  # fmt: skip
+            tables.append(as_table(made) | ({} if album is None else {"files": album.add(made)}))
+            first += [made] if len(first) < _MOST_IN_DETAIL + 1 else []
+    _say([f"skipped {item.file}: {item.reason}" for item in told.skipped])
+    _say(told.notes)
+    if told.unknown:
+        from wayfare.use.graph import listed
+
+        _say([f"left out, no class of the model: {listed(told.unknown)}"])
+    result: dict[str, Any] = {
+        "run": str(run), "model": model.digest, "top": top, "graphs": tables, "unknown_labels": dict(told.unknown),
+        "skipped": [item._asdict() for item in told.skipped], "notes": told.notes,
+    }  # fmt: skip
+    shown = list(_tables(tables, first)) if not json else []
+    if album is not None and tables:
+        result["page"] = str(album.close(str(run), told))
+        shown.append(Text(f"page: {result['page']}"))
+    elif tables:
+        shown.append(Text("--out DIR writes pictures, JSON files and a page", style="dim"))
+    answer(result, json, *shown)
+    if not tables:
+        raise typer.Exit(1)
+
+
+def _say(lines: list[str]) -> None:
+    for line in lines[:_MOST_LISTED]:
+        err.print(Text(plain(line, 1000), style="yellow"), soft_wrap=True)
+    if len(lines) > _MOST_LISTED:
+        err.print(f"and {number(len(lines) - _MOST_LISTED)} more", style="yellow")
+
+
+def _tables(tables: list[dict[str, Any]], first: list[SceneGraph]) -> Iterable[Any]:
+    if len(tables) > _MOST_IN_DETAIL:
+        table = _table(f"{number(len(tables))} pictures")
+        table.add_column("picture", overflow="fold")
+        table.add_column("objects", justify="right")
+        table.add_column("surest relation")
+        for row in tables:
+            name = {one["id"]: one["label"] for one in row["objects"]}
+            best = next((f"{name[r['subject']]} {r['predicate']} {name[r['object']]}" for r in row["relations"]), "–")
+            table.add_row(*(Text(plain(cell)) for cell in (Path(row["file"]).name, len(row["objects"]), best)))
+        yield table
+        return
+    for made in first:
+        table = _table(made.seen.file.name)
+        for column in ("subject", "predicate", "object"):
+            table.add_column(column)
+        table.add_column("score", justify="right")
+        for one in made.relations:
+            cells = (made.names[one.subject], one.predicate, made.names[one.object], f"{one.score:.3f}")
+            table.add_row(*(Text(plain(cell)) for cell in cells))
+        yield table
+        if not made.relations:
+            yield Text(f"{len(made.seen.labels)} objects of known classes: no relation")
+
+
+def _table(title: str) -> Table:
+    return Table(
+        title=Text(plain(title)), box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False
+    )
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register this command."""
+    app.command()(graph)
