@@ -9,7 +9,6 @@ federated, FedCAFE with ten devices. There is no target: it is shown.
 
 import csv
 import statistics
-import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -79,12 +78,13 @@ def measure(quick, archive, out, machine):
     table, facts = _parted(next((folder / "photos").rglob("pairs.csv")))
     chosen = dict(list(MODELS.items())[:2] if quick else MODELS)
     runs = {name: experiment(table, *settings[:-1], 2 if quick else settings[-1]) for name, settings in chosen.items()}
-    records, _ = common.play(runs, folder / "runs", machine, "test/MAP")
-    return {
-        name: {**_asked(folder / "runs" / name, folder / "indexes" / name, table, facts),
-               "MAP": records[name].final("test/MAP")}
-        for name in runs
-    }  # fmt: skip
+    with common.cache_in(out / "cache"):
+        records, _ = common.play(runs, folder / "runs", machine, "test/MAP")
+        return {
+            name: {**_asked(folder / "runs" / name, folder / "indexes" / name, table, facts),
+                   "MAP": records[name].final("test/MAP")}
+            for name in runs
+        }  # fmt: skip
 
 
 def _parted(source):
@@ -105,11 +105,13 @@ def _parted(source):
 def _asked(run, out, table, facts):
     found = hashing_run(run)
     pairs, began = found.task.pairs, time.process_time()
-    with tempfile.TemporaryDirectory() as place:  # as someone would have them: a folder of photos, and nothing else
-        for id in pairs.ids[pairs.query]:
-            (Path(place) / f"{id}.jpg").symlink_to(table.parent / facts[id]["image"])
-        model = model_for(found, out)
-        add(model, out, photo_files(Path(place)))
+    place = table.parent / "unseen"  # as someone would have them: a folder of photos, and nothing else
+    place.mkdir(exist_ok=True)
+    for id in pairs.ids[pairs.query]:
+        link = place / f"{id}.jpg"
+        if not link.is_symlink():
+            link.symlink_to(table.parent / facts[id]["image"])
+    add(model_for(found, out), out, photo_files(place))
     made, index = time.process_time() - began, SearchIndex(out)
     answers = search(index, [Query(words) for words in QUERIES], FIRST).answers
     held = [facts[Path(id).stem] for id in index.codes["photos"].ids]

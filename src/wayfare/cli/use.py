@@ -1,8 +1,8 @@
-"""Commands that use a trained place model: index, locate."""
+"""Commands that use a trained model: index, of places or of codes; locate."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,66 +13,108 @@ from rich.table import Table
 from rich.text import Text
 
 from wayfare.cli.console import Json, answer, err, interruptible
+from wayfare.errors import ConfigError
 from wayfare.reports.tables import human_seconds, number, plain
 
 if TYPE_CHECKING:
     from wayfare.use.index import Facts, Index
     from wayfare.use.locate import Answer, Located
 
+Show = Callable[[str, int, int], None]  # what is being done, how far, of how many
 _MOST_LISTED = 20  # broken photos
 _MOST_IN_DETAIL = 5  # photos of which every place is listed
 
 
 def index(
-    run: Annotated[Path, typer.Argument(help="The folder of a finished run of the task places.")],
+    run: Annotated[Path, typer.Argument(help="The folder of a finished run of the task places or hashing.")],
     photos: Annotated[
-        Path, typer.Option("--photos", help="Photographs with positions: an MSLS tree, @-names, a CSV table, or EXIF.")
-    ],
+        Path | None,
+        typer.Option(
+            "--photos",
+            help="Places: photographs with positions (an MSLS tree, @-names, a CSV table, or EXIF). Hashing: any "
+            "folder of photos; without it and --texts, the pairs of the run's own data.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The index; by default the folder index in the run's.")
     ] = None,
     database: Annotated[
-        bool, typer.Option("--database", help="Only photographs that the layout calls the database, without queries.")
+        bool,
+        typer.Option("--database", help="Places: only photographs that the layout calls the database, no queries."),
     ] = False,
+    texts: Annotated[
+        Path | None,
+        typer.Option("--texts", help="Hashing: a text on each line, or a CSV table with the columns file and text."),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Hashing: the data that the run was trained on, if it was moved.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Make an index of photographs whose positions are known, in which [bold]wayfare locate[/bold] finds others.
+    """Make an index of photographs, in which [bold]wayfare locate[/bold] or [bold]wayfare search[/bold] finds them.
 
-    Run again with the same --out it adds the photographs that are new, and goes on where it was interrupted. When an
-    index is made it also learns, on the run's own validation data, when an answer is better called unknown.
+    Of a run of places: of photographs whose positions are known. When an index is made it also learns, on the run's own
+    validation data, when an answer is better called unknown. Of a run of hashing: of photos and texts, to be found by
+    words or by a photo.
+
+    Run again with the same --out it adds the photographs that are new, and goes on where it was interrupted.
     """
-    from wayfare.use.adding import add
-    from wayfare.use.confidence import calibrate
-    from wayfare.use.model import load_model
-    from wayfare.use.table import read_photographs
+    from wayfare.reports.record import Record
 
     target = out or run / "index"
-    model = load_model(run)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with (
         interruptible("the same command again", "what is in the index so far"),
         Progress(*columns, console=err) as bars,
     ):
-        bar = bars.add_task(f"reading {photos}", total=None)
+        bar = bars.add_task(f"reading {photos or run}", total=None)
 
         def show(text: str, done: int, total: int) -> None:
             bars.update(bar, description=text, completed=done, total=total)
 
-        found = read_photographs(photos, database)
-        added = add(model, found, target, lambda: calibrate(model, run, show), show)
+        if Record.read(run).component("task") == "hashing":
+            if database:
+                raise ConfigError("--database is for runs of the task places: a run of hashing takes all photos")
+            result, broken, lines = _index_codes(run, photos, texts, data, target, show)
+        else:
+            if texts is not None or data is not None:
+                raise ConfigError("--texts and --data are for runs of the task hashing")
+            result, broken, lines = _index_places(run, photos, database, target, show)
+    _list_broken(broken)
+    answer({**result, "skipped_files": broken}, json, *map(Text, lines))
+
+
+Indexed = tuple[dict[str, Any], list[dict[str, str]], list[str]]  # the result, what was left out, lines to print
+
+
+def _index_codes(
+    run: Path, photos: Path | None, texts: Path | None, data: Path | None, target: Path, show: Show
+) -> Indexed:
+    from wayfare.cli.search import index_codes
+
+    result, skipped, line = index_codes(run, photos, texts, data, target, show)
+    return result, [{"file": item.file, "reason": item.reason} for item in skipped], [line]
+
+
+def _index_places(run: Path, photos: Path | None, database: bool, target: Path, show: Show) -> Indexed:
+    from wayfare.use.adding import add
+    from wayfare.use.confidence import calibrate
+    from wayfare.use.model import load_model
+    from wayfare.use.table import read_photographs
+
+    model = load_model(run)
+    if photos is None:
+        raise ConfigError("--photos is needed: the folder or the table of photographs whose positions are known")
+    found = read_photographs(photos, database)
+    added = add(model, found, target, lambda: calibrate(model, run, show), show)
     broken = [{"file": item.file, "reason": item.reason} for item in added.skipped]
     broken += [{"file": str(error.file or photos), "reason": str(error)} for error in found.problems.found]
-    _list_broken(broken)
     counts = {"new": added.new, "kept": added.kept, "replaced": added.replaced, "skipped": len(broken)}
     photographs = added.facts.count - len(added.facts.replaced)
     result = {"index": str(target), "photos": photographs, **counts, "model": added.facts.model, "run": added.facts.run}
     words = ", ".join(f"{number(count)} {name}" for name, count in counts.items())
-    answer(
-        {**result, **_calibrated(added.facts), "skipped_files": broken},
-        json,
-        Text(f"{target}: {number(photographs)} photographs ({words}), model {model.title}"),
-        Text(_in_words(added.facts)),
-    )
+    line = f"{target}: {number(photographs)} photographs ({words}), model {model.title}"
+    return {**result, **_calibrated(added.facts)}, broken, [line, _in_words(added.facts)]
 
 
 def locate(
@@ -93,6 +135,8 @@ def locate(
     from wayfare.use.locate import as_table
     from wayfare.use.locate import locate as find
 
+    if any((index / view / "codes.json").exists() for view in ("photos", "texts")):
+        raise ConfigError(f"{index} has no places: `wayfare search --photo PHOTO --index {index}` searches it")
     opened = Index(index)
     if opened.facts.waiting:
         err.print(

@@ -6,7 +6,7 @@ import dataclasses
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from wayfare.use.model import Described, Model, describe
 from wayfare.use.table import rows_of
 
 _LOCK = "lock"
+_FILES = frozenset((FACTS, MODEL, DESCRIPTORS, PHOTOS, NAMES))
 _MOST_REPLACED = 10_000  # photographs that are passed over in every search; beyond that it is better to begin anew
 _IDENTITY = ("size", "changed", "easting", "northing", "group")  # by which a photograph is the same as before
 
@@ -186,12 +187,12 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """Keep others from adding at the same time; the lock goes with the process."""
+def _held(folder: Path, files: Set[str] = _FILES) -> Iterator[None]:
+    """Keep others from adding at the same time; the lock goes with the process. An index has only these files."""
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{folder} is not a folder: give one for the index")
     there = {file.name.strip(".").removesuffix(".tmp") for file in folder.iterdir()} if folder.exists() else set()
-    if others := sorted(there - {FACTS, MODEL, DESCRIPTORS, PHOTOS, NAMES, _LOCK}):
+    if others := sorted(there - files - {_LOCK}):
         raise ConfigError(f"{folder} holds other things than an index, {others[0]} for one: choose another folder")
     with _explained(folder / _LOCK):
         disk.make_folder(folder)

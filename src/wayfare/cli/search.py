@@ -1,0 +1,196 @@
+"""The command that searches photos and texts by words or by a photo; and indexing for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from wayfare.cli.console import Json, answer, err
+from wayfare.errors import ConfigError
+from wayfare.reports.tables import human_seconds, number, plain
+
+if TYPE_CHECKING:
+    from wayfare.data.pictures import Skipped
+    from wayfare.use.search import Answer, Query, Searched, SearchIndex, View
+    from wayfare.use.search_adding import Progress
+
+_MOST_LISTED = 20  # queries that could not be asked
+_MOST_IN_DETAIL = 5  # queries of which every result is listed
+
+
+def search(
+    index: Annotated[Path, typer.Option("--index", help="The folder that [bold]wayfare index[/bold] made.")],
+    words: Annotated[list[str] | None, typer.Argument(help="What to look for.", metavar="[WORDS...]")] = None,
+    photo: Annotated[
+        list[Path] | None, typer.Option("--photo", help="Look for what belongs to this photo. Repeatable.")
+    ] = None,
+    queries: Annotated[
+        Path | None, typer.Option("--queries", help="A text file with the words of a query on each line.")
+    ] = None,
+    k: Annotated[int, typer.Option("--k", "-k", min=1, help="How many results for each.")] = 10,
+    find: Annotated[
+        str | None,
+        typer.Option("--find", help="photos or texts; by default words find photos, and photos find texts."),
+    ] = None,
+    page: Annotated[
+        Path | None, typer.Option("--page", "--out", "-o", help="Also write a page with small pictures.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Find photos by words, or texts by a photo, in an index that a run of the task hashing made.
+
+    Give the words of one query, or --photo, or --queries. Words that the model does not know are named and left out;
+    exit status 1 if no query could be answered.
+    """
+    from wayfare.use.search import SearchIndex, as_table
+    from wayfare.use.search import search as look
+
+    opened = SearchIndex(index)
+    found = look(opened, _queries(words, photo, queries), k, _view(find))
+    _say(found)
+    result: dict[str, Any] = {
+        "index": str(index), "model": opened.model.digest, "bits": opened.model.bits, "k": k, **opened.counts(),
+        "answers": [as_table(each) for each in found.answers],
+        "refused": [{"query": item.file, "reason": item.reason} for item in found.refused], "seconds": found.seconds,
+    }  # fmt: skip
+    shown = [] if json else list(_tables(opened, found))
+    if page is not None and found.answers:
+        from wayfare.use.search_page import write_page
+
+        result["page"] = str(write_page(opened, found, page))
+        shown.append(Text(f"page: {result['page']}"))
+    answer(result, json, *shown)
+    if not found.answers:
+        raise typer.Exit(1)
+
+
+def index_codes(
+    run: Path, photos: Path | None, texts: Path | None, data: Path | None, out: Path, progress: Progress
+) -> tuple[dict[str, Any], list[Skipped], str]:
+    """What `wayfare index` does for a run of the task hashing: the result, what was left out, and a line to print."""
+    from wayfare.data.pictures import Skipped
+    from wayfare.reports.page import several
+    from wayfare.use.hash_model import hashing_run
+    from wayfare.use.search import SearchIndex
+    from wayfare.use.search_adding import add, add_pairs, model_for, photo_files
+    from wayfare.use.search_texts import read_texts
+
+    found = hashing_run(run, data)
+    read = None if texts is None else read_texts(texts, photos)
+    files = [] if photos is None else photo_files(photos)
+    model = model_for(found, out)
+    if photos is None and read is None:
+        added = add_pairs(model, found, out, progress)
+        problems = found.task.pairs.problems.found
+    else:
+        added = add(model, out, files, read, progress)
+        problems = [] if read is None else read.problems.found
+    skipped = [*added.skipped, *(Skipped(str(error.file), str(error)) for error in problems)]
+    index = SearchIndex(out)
+    for view in index.tells_nothing():
+        err.print(
+            f"[yellow]warning[/yellow] all {view} have the same code: the model tells nothing apart. Train it longer"
+        )
+    counts = index.counts()
+    done = {what: added.total(what) for what in ("new", "kept", "replaced")} | {"skipped": len(skipped)}
+    facts = {"model": model.digest, "run": model.name, "bits": model.bits, "words": len(model.words)}
+    told = ", ".join(f"{number(count)} {name}" for name, count in done.items())
+    held = " and ".join(several(count, name[:-1]) for name, count in counts.items() if count)
+    return {"index": str(out), **counts, **done, **facts}, skipped, f"{out}: {held} ({told}), model {model.title}"
+
+
+def _queries(words: list[str] | None, photos: list[Path] | None, file: Path | None) -> list[Query]:
+    """What was asked, in one of the three ways."""
+    from wayfare.data.tables import read_text
+    from wayfare.use.search import Query
+
+    if sum(given is not None and given != [] for given in (words, photos, file)) != 1:
+        raise ConfigError(
+            'give the words of a query, or --photo, or --queries: `wayfare search "red shirt" --index DIR`'
+        )
+    if photos:
+        return [Query(photo=path) for path in photos]
+    if file is not None:
+        asked = [Query(line.strip()) for line in read_text(file).splitlines() if line.strip()]
+        if not asked:
+            raise ConfigError(f"--queries {file}: no query in it; write the words of one on each line")
+        return asked
+    return [Query(" ".join(words or ()))]
+
+
+def _view(find: str | None) -> View | None:
+    from wayfare.use.search import VIEWS
+
+    if find is None:
+        return None
+    for view in VIEWS:
+        if find == view:
+            return view
+    raise ConfigError(f"--find {find!r}: photos or texts is wanted")
+
+
+def _say(found: Searched) -> None:
+    lines = [f"not asked: {item.reason}" for item in found.refused]
+    for each in found.answers:
+        if each.unknown:
+            near = f"; known words like these: {', '.join(each.nearest)}" if each.nearest else ""
+            lines.append(f"{each.query.title}: left out, not known to the model: {', '.join(each.unknown)}{near}")
+    for line in lines[:_MOST_LISTED]:
+        err.print(Text(plain(line, 1000), style="yellow"), soft_wrap=True)
+    if len(lines) > _MOST_LISTED:
+        err.print(f"and {number(len(lines) - _MOST_LISTED)} more", style="yellow")
+
+
+def _tables(opened: SearchIndex, found: Searched) -> Iterable[Any]:
+    if not found.answers:
+        return
+    if len(found.answers) > _MOST_IN_DETAIL:
+        table = _table(f"{number(len(found.answers))} queries")
+        for name in ("query", "nearest"):
+            table.add_column(name, overflow="fold")
+        table.add_column("bits", justify="right")
+        for each in found.answers:
+            first = each.hits[0]
+            table.add_row(*(Text(plain(cell)) for cell in (each.query.title, _told(first), first.distance)))
+        yield table
+    else:
+        for each in found.answers:
+            yield _results(opened, each)
+    count = len(found.answers)
+    spent = ", ".join(f"{name} {human_seconds(seconds / count)}" for name, seconds in found.seconds.items())
+    yield Text(f"{spent}{' for each query' if count > 1 else ''}")
+
+
+def _results(opened: SearchIndex, each: Answer) -> Table:
+    table = _table(f"{each.query.title}: {each.find} of {number(opened.counts()[each.find])}")
+    table.add_column("", justify="right")
+    table.add_column("bits", justify="right")
+    table.add_column("score", justify="right")
+    table.add_column("photo" if each.find == "photos" else "text", overflow="fold")
+    table.add_column("text" if each.find == "photos" else "photo", overflow="fold")
+    for rank, hit in enumerate(each.hits, start=1):
+        file, text = (hit.files[0].name if hit.files else hit.name), " · ".join(hit.texts)
+        cells = (file, text) if each.find == "photos" else (text or hit.name, file if hit.files else "")
+        table.add_row(*(Text(plain(cell)) for cell in (rank, hit.distance, f"{hit.score:.3f}", *cells)))
+    return table
+
+
+def _told(hit: Any) -> str:
+    return " · ".join(hit.texts) or hit.name
+
+
+def _table(title: str) -> Table:
+    return Table(
+        title=Text(plain(title)), box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False
+    )
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register this command."""
+    app.command()(search)
