@@ -1,0 +1,112 @@
+"""All methods of FedCAFE's tables on real fashion pairs: both directions, three code lengths, with floor and ceiling.
+
+- types: 30 kinds of things, one for each pair, dealt to ten clients by Dirichlet 0.5 (as Tab. 3); over both bases;
+- labels: kinds and colours, 45 labels, dealt out at random (as Tab. 2);
+- parts: FedCAFE's parts one after the other on `types` (as Tab. 5).
+The experiments are cells of recipes/fedcafe at small scale on these pairs. Kept apart are 1,000 pairs that ask; the
+others are searched and learnt from. With --quick it is a made-up sample: the machinery, not the figures.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+from rich.table import Table
+
+from places_parts import common
+from wayfare.cli.reproduce import Scale, read_plan
+from wayfare.data.archives import unpack
+
+RECIPES = Path(__file__).resolve().parents[2] / "recipes" / "fedcafe"
+METHODS = {"centralised": "Centralised", "local": "Local", "fedavg": "FedAvg", "fedprox": "FedProx",
+           "fedcmr": "FedCMR", "moon": "MOON", "fedproto": "FedProto", "plfedcmh": "PLFedCMH",
+           "fedcafe": "FedCAFE"}  # fmt: skip
+BITS = (16, 32, 64)
+FORMS = {"types, DCMH": ("table3", "dcmh", "articleType:50"), "types, SHDCH": ("table3", "shdch", "articleType:50"),
+         "labels, DCMH": ("table2", "dcmh", "articleType:50+baseColour:100")}  # fmt: skip
+WAYS = ("MAP i2t", "MAP t2i")
+RIVALS = ("fedavg", "fedprox", "local")  # that FedCAFE must be above
+
+
+def experiments(quick, seeds, archive, out):
+    """(form, cell, seed) -> experiment."""
+    pairs = None if quick else _pairs(archive, out / "fashion")
+    found = {}
+    for form, (recipe, base, labels) in FORMS.items():
+        changes = _changes(pairs, labels) | {"task.base": base}
+        plan = read_plan(RECIPES / f"{recipe}.toml", Scale.small, None, changes)
+        for method in METHODS:
+            for bits in BITS[:1] if quick else BITS:
+                found[form, f"{method}-{bits}"] = plan.experiments[f"{method}-{bits}"]
+    for base in ("dcmh", "shdch"):
+        changes = _changes(pairs, FORMS["types, DCMH"][2]) | {"task.base": base}
+        plan = read_plan(RECIPES / "table5.toml", Scale.small, None, changes)
+        found |= {(f"parts, {base.upper()}", plan.cells[name].label): e for name, e in plan.experiments.items()}
+    if quick:
+        found = {key: replace(e, rounds=2) for key, e in found.items()}
+    return {(*key, s): e.with_seed(s) for s in range(seeds) for key, e in found.items()}
+
+
+def _pairs(archive, folder):
+    if not folder.exists():
+        unpack(archive, folder)
+    return next(folder.rglob("pairs.csv"))
+
+
+def _changes(pairs, labels):
+    if pairs is None:
+        return {"task.data": "sample", "task.features": "file"}
+    return {"task.data": "table", "task.path": str(pairs), "task.label_source": labels, "task.query": 1000,
+            "task.text_source": "productDisplayName", "task.photo_source": "image", "task.min_count": 3}  # fmt: skip
+
+
+def measure(quick, seeds, archive, out, machine):
+    """By form and cell the values of all seeds for both directions, on own pairs, the floor, and seconds."""
+    plan = experiments(quick, seeds, archive, out)
+    runs = {key: "/".join(str(part).replace(", ", "-").replace(" ", "-") for part in key) for key in plan}
+    made, failed = common.play({runs[key]: e for key, e in plan.items()}, out / "hashing", machine, "test/MAP")
+    found = {}
+    for (form, cell, _), run in runs.items():
+        if run in made:
+            values = found.setdefault(form, {}).setdefault(cell, {name: [] for name in (*WAYS, "own", "floor", "s")})
+            for name in WAYS:
+                values[name].append(made[run].final(f"test/{name}"))
+            values["own"].append(made[run].final("clients/MAP"))
+            values["floor"].append(made[run].final("test/random MAP"))
+            values["s"].append(made[run].seconds)
+    return {"forms": found, "failed": failed, "seeds": seeds}
+
+
+def targets(figures):
+    found = []
+    for form in ("types, DCMH", "labels, DCMH"):
+        cells = figures["forms"][form]
+        for rival in RIVALS:
+            for way in WAYS:
+                pairs = [(bits, seed) for bits in BITS for seed in range(figures["seeds"])]
+                ours = {(b, s): 100 * cells[f"fedcafe-{b}"][way][s] for b, s in pairs}
+                theirs = {(b, s): 100 * cells[f"{rival}-{b}"][way][s] for b, s in pairs}
+                name = f"{form}: FedCAFE above {METHODS[rival]}, {way}, points"
+                found.append(common.beyond_noise(name, ours, theirs, "seeds and code lengths"))
+    return found
+
+
+def show(figures, out):
+    for form, cells in figures["forms"].items():
+        lengths = [bits for bits in BITS if f"fedavg-{bits}" in cells]
+        if lengths:
+            table = Table(title=f"{form}: MAP, per cent; ± over {figures['seeds']} seeds", title_justify="left")
+            heads = [f"{way[4:]} {bits}" for way in WAYS for bits in lengths]
+            rows = {label: [cells[f"{method}-{bits}"][way] for way in WAYS for bits in lengths]
+                    for method, label in METHODS.items()}  # fmt: skip
+        else:
+            table = Table(title=f"{form}: MAP of 32 bits, per cent", title_justify="left")
+            heads, rows = [way[4:] for way in WAYS], {label: [cells[label][way] for way in WAYS] for label in cells}
+        for head in ("", *heads):
+            table.add_column(head, justify="right" if head else "left")
+        for label, values in rows.items():
+            table.add_row(label, *(common.plus_minus(common.spread([100 * v for v in value])) for value in values))
+        floor = next(iter(cells.values()))["floor"]
+        table.add_row("codes at random", f"{100 * sum(floor) / len(floor):.1f}")
+        out.print(table)
+    for run, why in figures["failed"].items():
+        out.print(f"{run} ended early: {why}", highlight=False, soft_wrap=True)
