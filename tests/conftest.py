@@ -1,10 +1,15 @@
-"""Modules beside this file are helpers that tests import by name: `from toy import Lab`."""
+"""Modules beside this file are helpers that tests import by name: `from toy import Lab`.
 
+Tests run in as many processes as there are cores (`-n auto`), file by file; so each process keeps to one thread.
+"""
+
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, and for the processes that tests start
 sys.path.insert(0, str(Path(__file__).parent))
 
 

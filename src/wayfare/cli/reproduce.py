@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from wayfare.experiment import Experiment
 
 _OWN = ("label", "paper", "paper_sd", "also")  # of a cell, beside its settings
+_SAFE = ".safetensors"
 _OF_NETWORKS = ("parameters_M", "trained_M")  # columns that no run folder has
 
 
@@ -260,11 +261,10 @@ def _choose(plan: Plan, only: str, path: Path) -> tuple[list[str], dict[str, str
     chosen = [name for name in plan.cells if not wanted or name in wanted]
     missing = {name: file for name in chosen if (file := _missing_weights(plan.experiments[name]))}
     if missing and (plan.scale != Scale.small or len(missing) == len(chosen)):
-        files = ", ".join(dict.fromkeys(missing.values()))
-        raise ConfigError(
-            f"task.weights: no file {files} here. Bring torchvision's: wayfare data import-weights FILE.pth "
-            f"{next(iter(missing.values()))}; another path: --set task.weights=FILE"
-        )
+        files, first = ", ".join(dict.fromkeys(missing.values())), next(iter(missing.values()))
+        converted = f"Bring torchvision's: wayfare data import-weights FILE.pth {first}"
+        how = converted if first.endswith(_SAFE) else "Bring it"
+        raise ConfigError(f"task.weights: no file {files} here. {how}; another path: --set task.weights=FILE")
     left_out = {name: f"its weights, {file}, are not here" for name, file in missing.items()}
     for name, why in left_out.items():
         err.print(f"[yellow]left out[/yellow] {name}: {why}", highlight=False, soft_wrap=True)
