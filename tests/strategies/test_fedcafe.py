@@ -226,13 +226,13 @@ SIM = (2 * S + 2 * math.log(2), S + 3 * math.log(2))
 @pytest.mark.parametrize(
     ("settings", "share"),  # of c1, which is what its weights of 1 beside c0's of 0 become
     [
-        ({}, math.exp(SIM[1]) / (math.exp(SIM[0]) + math.exp(SIM[1]))),  # 0.5545
-        ({"temperature": 0.1}, 1 / (1 + math.exp(-10 * (SIM[1] - SIM[0])))),  # 0.8994
+        ({"aggregation": "paper"}, math.exp(SIM[1]) / (math.exp(SIM[0]) + math.exp(SIM[1]))),  # 0.5545
+        ({"aggregation": "paper", "temperature": 0.1}, 1 / (1 + math.exp(-10 * (SIM[1] - SIM[0])))),  # 0.8994
         ({"aggregation": "code"}, SIM[1] / sum(SIM)),  # 0.5224
         ({"aggregation": "code*n"}, SIM[1] / (3 * SIM[0] + SIM[1])),  # 0.2672
         ({"aggregation": "off"}, 1 / 4),
         ({"aggregation": "off", "weighting": "uniform"}, 1 / 2),
-        ({"similar": "nearest"}, 1 / (1 + math.exp(SIM[0] - SIM[1]))),
+        ({"aggregation": "paper", "similar": "nearest"}, 1 / (1 + math.exp(SIM[0] - SIM[1]))),
     ],
 )
 def test_the_weights_of_two_clients_by_hand(settings: dict[str, Any], share: float) -> None:
@@ -326,7 +326,7 @@ def test_each_row_of_table_5_is_another_model(tmp_path: Path) -> None:
 
 def test_the_aggregation_changes_nothing_on_a_device(tmp_path: Path) -> None:
     lab = Lab(TWO, FedCAFE(), tmp_path / "0", Training(lr=0.05, batch_size=ONE_BATCH))
-    other = Lab(TWO, FedCAFE(aggregation="code"), tmp_path / "1", Training(lr=0.05, batch_size=ONE_BATCH))
+    other = Lab(TWO, FedCAFE(aggregation="paper"), tmp_path / "1", Training(lr=0.05, batch_size=ONE_BATCH))
     ends = [digest(x.strategy.client(x.device(), x.strategy.send(x.start(), "c0"))["model"]) for x in (lab, other)]
     assert ends[0] == ends[1]
 

@@ -14,7 +14,8 @@ Server: P_g = the centres of all P_k;   a_k = softmax(Sim_k), with theta = P_k P
 The weights need P_g, which needs every P_k: the server holds the models of one round until all are there.
 
 Where paper and code differ there is an option. The authors' code is memory = "raw", similar = "clusters",
-aggregation = "code", least = 1, and task.scale = 1 / clients: it divides the hashing loss by their number.
+aggregation = "code", least = 1, and task.scale = 1 / clients: it divides the hashing loss by their number. a_k is the
+code's, Sim_k / sum Sim, unless aggregation = "paper": Sim is some hundreds, and its softmax gives one client nearly all.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class FedCAFE(FedAvg):
     lambda_e: float = 0.1  # of Eq. 5-7; 0 leaves the term out
     lambda_c: float = 0.1
     lambda_p: float = 1.0
-    aggregation: Literal["paper", "code", "code*n", "off"] = "paper"  # softmax(Sim), Sim, n Sim, or as FedAvg does
+    aggregation: Literal["code", "code*n", "paper", "off"] = "code"  # Sim, n Sim, softmax(Sim), or as FedAvg does
     temperature: float = 1.0  # of the softmax
     memory: Literal["seeded", "hungarian", "raw"] = "seeded"  # rows from class means, matched to P_g, in any order
     similar: Literal["auto", "rows", "nearest", "clusters"] = "auto"  # S: rows if they are seeded, else nearest
