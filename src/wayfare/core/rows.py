@@ -57,23 +57,31 @@ class Rows:
         self._waiting.pop(row, None)
         self._settled.pop(row, None)
 
-    def put(self, state: Bundle) -> tuple[int, int]:
-        """Write a state; returns its row and checksum."""
-        row = self._new_row()
-        return row, self._write(row, self._flat(state))
+    def put(self, state: Bundle | torch.Tensor) -> tuple[int, int]:
+        """Write a state, given as it is or as one row; returns its row and checksum."""
+        row, flat = self._new_row(), self._flat(state)
+        self._write(row, flat)
+        return row, _checksum(flat)
 
-    def put_later(self, state: Bundle) -> int:
+    def put_later(self, state: Bundle | torch.Tensor) -> int:
         """The same, but what is released before `settle` is called need not be written at all; returns its row."""
         row = self._new_row()
         self._waiting[row] = self._flat(state)
         if len(self._waiting) * self._bytes > _ROOM:
             oldest = next(iter(self._waiting))
-            self._settled[oldest] = self._write(oldest, self._waiting.pop(oldest))
+            flat = self._waiting.pop(oldest)
+            self._write(oldest, flat)
+            self._settled[oldest] = _checksum(flat)
         return row
 
     def settle(self) -> dict[int, int]:
         """Write all that waits; returns the checksums of all rows put later."""
-        found = self._settled | {row: self._write(row, flat) for row, flat in self._waiting.items()}
+        found, sums = self._settled, dict[int, int]()
+        for row, flat in self._waiting.items():
+            self._write(row, flat)
+            if id(flat) not in sums:  # two devices may have got the same
+                sums[id(flat)] = _checksum(flat)
+            found[row] = sums[id(flat)]
         self._waiting, self._settled = {}, {}
         return found
 
@@ -82,39 +90,43 @@ class Rows:
         self._end = max(self._end, row + 1)
         return row
 
-    def _flat(self, state: Bundle) -> torch.Tensor:
+    def _flat(self, state: Bundle | torch.Tensor) -> torch.Tensor:
+        if isinstance(state, torch.Tensor):
+            return state
         return torch.cat(
             [plain(state[section][name]).reshape(-1) for section, names in self._form.items() for name in names]
         )
 
-    def _write(self, row: int, flat: torch.Tensor) -> int:
-        data = flat.numpy().view(np.uint8).data
+    def _write(self, row: int, flat: torch.Tensor) -> None:
+        data = _bytes_of(flat)
         with disk.explained(self.path, self._bytes):
             done, at = 0, row * self._bytes
             while done < self._bytes:
                 done += os.pwrite(self._file, data[done:], at + done)
         self._sound.add(row)
         self._new = True
-        return _checksum(data)
 
     def get(self, row: int, checksum: int) -> Bundle:
         """Read a state."""
+        return self._shaped(self.flat(row, checksum))
+
+    def flat(self, row: int, checksum: int) -> torch.Tensor:
+        """Read a state as one row, which may be shared: it is not to be changed."""
         if row in self._waiting:
-            return self._shaped(self._waiting[row])
+            return self._waiting[row]
         flat = torch.empty(self._numel)
-        data = flat.numpy().view(np.uint8).data
         try:
-            read = os.preadv(self._file, [data], row * self._bytes)
+            read = os.preadv(self._file, [_bytes_of(flat)], row * self._bytes)
         except OSError as error:
             raise StoreError(f"cannot read {self.path}: {error.strerror or error}") from error
         if row not in self._sound:
-            if read < self._bytes or _checksum(data) != checksum:
+            if read < self._bytes or _checksum(flat) != checksum:
                 raise StoreError(
                     f"{self.path} is damaged: the state in row {row} is not what was written there. "
                     "A device's model is lost: begin a new run"
                 )
             self._sound.add(row)
-        return self._shaped(flat)
+        return flat
 
     def _shaped(self, flat: torch.Tensor) -> Bundle:
         tensors: dict[str, Weights] = {}
@@ -134,6 +146,10 @@ class Rows:
         self._new = False
 
 
-def _checksum(data: memoryview) -> int:
+def _bytes_of(flat: torch.Tensor) -> memoryview:
+    return flat.numpy().view(np.uint8).data
+
+
+def _checksum(flat: torch.Tensor) -> int:
     """63 bits: equal states have equal ones, and different states different ones for all that can be expected."""
-    return int.from_bytes(hashlib.sha256(data).digest()[:8], "little") >> 1
+    return int.from_bytes(hashlib.sha256(_bytes_of(flat)).digest()[:8], "little") >> 1

@@ -116,12 +116,12 @@ def _exchange(
     count = tour.link.account(ledger, asked, np.arange(len(asked.me)))
     traffic.bytes_up += count * tour.link.size
     traffic.bytes_down += count * tour.link.size
-    came = np.array([isinstance(merge, Bundle) for merge in merges])
+    came = np.array([isinstance(merge, Bundle | torch.Tensor) for merge in merges])
     tour.link.give_back(ledger, asked.me[~came])
     events = {"failed": sum(isinstance(merge, Failure) for merge in merges)}
     if not came.any():
         return events
-    done = [merge for merge in merges if isinstance(merge, Bundle)]
+    done = [merge for merge in merges if isinstance(merge, Bundle | torch.Tensor)]
     outcome = _outcome(ledger, _only(asked, came), done, predicted[came])
     adopted = tour.exchange.adopts(ledger, outcome)
     for me, merge, yes in zip(outcome.me, done, adopted):
@@ -141,14 +141,15 @@ def _exchange(
     }
 
 
-def _merged(tour: Tour, number: int, ledger: Ledger, asked: Meeting, traffic: Traffic) -> list[Bundle | Failure | None]:
+def _merged(
+    tour: Tour, number: int, ledger: Ledger, asked: Meeting, traffic: Traffic
+) -> list[Bundle | torch.Tensor | Failure | None]:
     """For each direction the new state (and its tally), or why there is none; None: it was refused at the gate."""
-    reports = _reports(tour, number, ledger, asked, traffic)
     if not (tour.exchange.scored or tour.exchange.guarded or tour.settings.iterations):
-        # only a mean: no device has to be asked
-        return [None if said is None else _mean(tour, ledger, me, said) for me, said in zip(asked.me.tolist(), reports)]
+        return _means(tour, number, ledger, asked, traffic)  # no device has to be asked
+    reports = _reports(tour, number, ledger, asked, traffic)
     extra = {"keep": True, "own": tour.exchange.guarded}
-    merges: list[Bundle | Failure | None] = [None] * len(asked.me)
+    merges: list[Bundle | torch.Tensor | Failure | None] = [None] * len(asked.me)
     told: list[int] = []
 
     def requests() -> Iterator[tuple[str, Bundle]]:
@@ -164,7 +165,25 @@ def _merged(tour: Tour, number: int, ledger: Ledger, asked: Meeting, traffic: Tr
     return merges
 
 
-def _mean(tour: Tour, ledger: Ledger, me: int, said: Bundle) -> Bundle:
+def _means(
+    tour: Tour, number: int, ledger: Ledger, asked: Meeting, traffic: Traffic
+) -> list[Bundle | torch.Tensor | Failure | None]:
+    """Merges alone. A plain mean is taken once for both ways of a pair, which stand together."""
+    merges: list[Bundle | torch.Tensor | Failure | None] = []
+    pair, both = (-1, -1), None
+    for k, (me, peer) in enumerate(zip(asked.me.tolist(), asked.peer.tolist())):
+        if tour.averages and pair != (peer, me):
+            both = tour.mean(ledger, me, peer)
+        pair = me, peer
+        if both is not None:
+            merges.append(both)
+            continue
+        for said in _reports(tour, number, ledger, _only(asked, np.array([k])), traffic):
+            merges.append(None if said is None else _merge(tour, ledger, me, said))
+    return merges
+
+
+def _merge(tour: Tour, ledger: Ledger, me: int, said: Bundle) -> Bundle:
     own = tour.held(ledger, me)
     mine = tour.strategy.report(own, int(tour.examples[me]))
     return tour.strategy.merge(own, [(tour.ids[me], mine), ("peer", said)])
@@ -220,9 +239,12 @@ def _lie(tour: Tour, slot: int, peer: int, reply: Bundle) -> dict[str, dict[str,
     return {section: {name: instead(t) for name, t in weights.items()} for section, weights in reply.tensors.items()}
 
 
-def _outcome(ledger: Ledger, taken: Meeting, merges: list[Bundle], predicted: np.ndarray) -> Outcome:
-    after = np.array([accuracy(merge) for merge in merges])
-    own = np.array([[merge.number(name, -1.0) for name in ("own_before", "own_after")] for merge in merges])
+def _outcome(
+    ledger: Ledger, taken: Meeting, merges: list[Bundle | torch.Tensor], predicted: np.ndarray
+) -> Outcome:
+    told = [merge if isinstance(merge, Bundle) else Bundle() for merge in merges]
+    after = np.array([accuracy(merge) for merge in told])
+    own = np.array([[merge.number(name, -1.0) for name in ("own_before", "own_after")] for merge in told])
     own[own < 0] = math.nan  # it holds none out
     before = ledger["score"][taken.me]
     return Outcome(taken.slot, taken.me, taken.peer, before, after, own[:, 0], own[:, 1], predicted)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from wayfare.core.bundle import Bundle
+from wayfare.core.bundle import Bundle, mean, midpoint
 from wayfare.core.exchange import PEER, Facts, Ledger, Predictor
 from wayfare.core.federation import Federation
 from wayfare.core.laboratory import Lab
@@ -89,7 +89,7 @@ class Tour:
             self._read[key] = self._at(*key)
         return self._read[key]
 
-    def put(self, ledger: Ledger, device: int, state: Bundle) -> None:
+    def put(self, ledger: Ledger, device: int, state: Bundle | torch.Tensor) -> None:
         """Give a device another state. What it got since the last checkpoint is of no use any more."""
         old = int(ledger["row"][device])
         if self.settings.slots > 1 and not self.exchange.scored:  # nobody asks which models are alike
@@ -99,6 +99,25 @@ class Tour:
             ledger["row"][device], ledger["check"][device] = self.rows.put(state)
         if old != ledger["row_before"][device] and old != self._base[0]:
             self.rows.release(old)
+
+    @cached_property
+    def averages(self) -> bool:
+        """Whether a state is a model and merging is a mean, the same bits whichever of the two comes first."""
+        plain = getattr(self.strategy, "averages", False) and self.form.tensors.keys() == {"model"}
+        # float32 times a whole number below this is exact in float64, so only the sum and the quotient are rounded
+        lawful = self.examples.max() <= min(self.federation.policy.max_examples, 2**29)
+        return bool(plain and lawful) and not self.exchange.delegates
+
+    def mean(self, ledger: Ledger, one: int, other: int) -> torch.Tensor | None:
+        """What both have after they meet, as a row; None if one lies, or the gate should have a closer look."""
+        if self.liars[one] or self.liars[other]:
+            return None
+        a, b = (self.rows.flat(int(ledger["row"][i]), int(ledger["check"][i])) for i in (one, other))
+        change = float(torch.linalg.vector_norm(a - b))  # not finite if a number of theirs is not
+        if not 2 * change <= self.federation.policy.max_change:  # rounding does not double it
+            return None
+        mine, theirs = (self.strategy.weight(float(self.examples[i])) for i in (one, other))
+        return midpoint(a, b) if mine == theirs else mean([(mine, {"": a}), (theirs, {"": b})])[""]
 
     def settle(self, ledger: Ledger) -> None:
         """All models are on the disk when this returns, and the ledger knows their checksums."""
