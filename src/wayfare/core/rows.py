@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,13 @@ from wayfare.core.bundle import Bundle, Weights, plain
 from wayfare.errors import StoreError
 
 _ROOM = 2**28  # bytes of states that may wait to be written
+
+
+@dataclass
+class Row(Bundle):
+    """A state whose tensors are parts of one, as it lies in the file. It may be shared: it is not to be changed."""
+
+    flat: torch.Tensor = field(default_factory=lambda: torch.empty(0))
 
 
 class Rows:
@@ -57,13 +65,13 @@ class Rows:
         self._waiting.pop(row, None)
         self._settled.pop(row, None)
 
-    def put(self, state: Bundle | torch.Tensor) -> tuple[int, int]:
-        """Write a state, given as it is or as one row; returns its row and checksum."""
+    def put(self, state: Bundle) -> tuple[int, int]:
+        """Write a state; returns its row and checksum."""
         row, flat = self._new_row(), self._flat(state)
         self._write(row, flat)
         return row, _checksum(flat)
 
-    def put_later(self, state: Bundle | torch.Tensor) -> int:
+    def put_later(self, state: Bundle) -> int:
         """The same, but what is released before `settle` is called need not be written at all; returns its row."""
         row = self._new_row()
         self._waiting[row] = self._flat(state)
@@ -90,9 +98,9 @@ class Rows:
         self._end = max(self._end, row + 1)
         return row
 
-    def _flat(self, state: Bundle | torch.Tensor) -> torch.Tensor:
-        if isinstance(state, torch.Tensor):
-            return state
+    def _flat(self, state: Bundle) -> torch.Tensor:
+        if isinstance(state, Row):
+            return state.flat
         return torch.cat(
             [plain(state[section][name]).reshape(-1) for section, names in self._form.items() for name in names]
         )
@@ -106,12 +114,12 @@ class Rows:
         self._sound.add(row)
         self._new = True
 
-    def get(self, row: int, checksum: int) -> Bundle:
+    def get(self, row: int, checksum: int) -> Row:
         """Read a state."""
-        return self._shaped(self.flat(row, checksum))
+        return self.shaped(self.flat(row, checksum))
 
     def flat(self, row: int, checksum: int) -> torch.Tensor:
-        """Read a state as one row, which may be shared: it is not to be changed."""
+        """Read a state as one tensor."""
         if row in self._waiting:
             return self._waiting[row]
         flat = torch.empty(self._numel)
@@ -128,7 +136,8 @@ class Rows:
             self._sound.add(row)
         return flat
 
-    def _shaped(self, flat: torch.Tensor) -> Bundle:
+    def shaped(self, flat: torch.Tensor) -> Row:
+        """The state that this tensor is."""
         tensors: dict[str, Weights] = {}
         at = 0
         for section, shapes in self._form.items():
@@ -136,7 +145,7 @@ class Rows:
             for name, shape in shapes.items():
                 tensors[section][name] = flat[at : at + shape.numel()].view(shape)
                 at += shape.numel()
-        return Bundle(tensors)
+        return Row(tensors, flat=flat)
 
     def sync(self) -> None:
         """Everything written so far is on the disk when this returns."""
