@@ -36,7 +36,8 @@ class Rows:
         self._form = {
             section: {name: t.shape for name, t in weights.items()} for section, weights in form.tensors.items()
         }
-        self._numel = sum(shape.numel() for weights in self._form.values() for shape in weights.values())
+        self._sizes = [shape.numel() for weights in self._form.values() for shape in weights.values()]
+        self._numel = sum(self._sizes)
         self._bytes = 4 * self._numel
         self._free: list[int] = []
         self._end = 0
@@ -138,13 +139,11 @@ class Rows:
 
     def shaped(self, flat: torch.Tensor) -> Row:
         """The state that this tensor is."""
-        tensors: dict[str, Weights] = {}
-        at = 0
-        for section, shapes in self._form.items():
-            tensors[section] = {}
-            for name, shape in shapes.items():
-                tensors[section][name] = flat[at : at + shape.numel()].view(shape)
-                at += shape.numel()
+        parts = iter(flat.split_with_sizes(self._sizes))
+        tensors: dict[str, Weights] = {
+            section: {name: next(parts).view(shape) for name, shape in shapes.items()}
+            for section, shapes in self._form.items()
+        }
         return Row(tensors, flat=flat)
 
     def sync(self) -> None:

@@ -68,8 +68,7 @@ class FedAvg:
     @property
     def averages(self) -> bool:
         """Whether merging is this mean of models and nothing else, which may then be taken wherever they lie."""
-        own = type(self)
-        return (own.merge, own.average, own.report) == (FedAvg.merge, FedAvg.average, FedAvg.report)
+        return all(getattr(type(self), n) is getattr(FedAvg, n) for n in ("merge", "average", "weight", "report"))
 
     # ---- the client
 

@@ -125,7 +125,8 @@ class Tour:
         change = float(torch.linalg.vector_norm(a - b))  # not finite if a number of theirs is not
         if not 2 * change <= self.federation.policy.max_change:  # rounding does not double it
             return None
-        mine, theirs = (self.strategy.weight(float(self.examples[i])) for i in (one, other))
+        weight = self.strategy.weight  # type: ignore[attr-defined]
+        mine, theirs = (weight(float(self.examples[i])) for i in (one, other))
         return self.rows.shaped(midpoint(a, b) if mine == theirs else mean([(mine, {"": a}), (theirs, {"": b})])[""])
 
     def settle(self, ledger: Ledger) -> None:
