@@ -7,7 +7,7 @@ answers of 100, so that accuracies are exact in hundredths as long as the number
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,9 +19,10 @@ from torch import Tensor, nn
 from wayfare import Evaluation, Experiment
 from wayfare.core.bundle import Bundle
 from wayfare.core.device import Device
-from wayfare.core.exchange import Meeting
+from wayfare.core.exchange import Ledger, Meeting, Outcome
 from wayfare.core.protocols import Batch, Client, Output, Task
 from wayfare.data.partition.random import Random
+from wayfare.policies.always import Always
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.topologies.encounters import Encounters
 
@@ -90,6 +91,24 @@ class Given(FedAvg):
             return super().client(device, message)
         number = self.hundredths[int(device.id[1:])] / 100
         return Bundle({"model": {"w": torch.tensor([number])}}, {"n": len(device.client.train), "loss": 0.0})
+
+
+@dataclass(frozen=True)
+class LongWay(Given):
+    """The same, but its merging might be more than a mean, for all that anybody can know."""
+
+    def merge(self, state: Bundle, replies: Iterable[tuple[str, Bundle]]) -> Bundle:
+        return super().merge(state, replies)
+
+
+@dataclass(frozen=True)
+class Picky(Always):
+    """Asks everybody, looks, and keeps nothing."""
+
+    scored: ClassVar[bool] = True
+
+    def adopts(self, ledger: Ledger, outcome: Outcome) -> np.ndarray:
+        return np.zeros(len(outcome.me), bool)
 
 
 class Hopeful:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save
 from torch import nn
 
-from wayfare.core.bundle import Bundle, add, digest, load_into, mean, snapshot, travelling, zeros_like
+from wayfare.core.bundle import Bundle, add, digest, load_into, mean, midpoint, snapshot, travelling, zeros_like
 from wayfare.errors import StoreError
 
 TYPES = [
@@ -449,3 +449,29 @@ def test_zeros_and_sums() -> None:
     assert zeros_like({"w": torch.ones(2).half()})["w"].dtype == torch.float16
     assert add(iter([torch.tensor(1.0), torch.tensor(2.0), torch.tensor(4.0)])).item() == 7
     assert add([torch.tensor(5.0)]).item() == 5
+
+
+@pytest.mark.parametrize("kind", ["any", "subnormal", "one far below the other", "too large for a sum"])
+def test_the_midpoint_has_the_bits_of_the_mean(kind: str) -> None:
+    rng = np.random.default_rng(3)
+    bits = rng.integers(0, 2**32, (2, 2**17), dtype=np.uint32)
+    if kind == "subnormal":
+        bits &= 0x81FFFFFF  # down to the last digits there are, and a little above
+    elif kind == "one far below the other":
+        bits &= 0x807FFFFF
+        bits += np.stack([np.full(2**17, 100), 100 - rng.integers(0, 30, 2**17)]).astype(np.uint32) << 23
+    a, b = torch.from_numpy(bits.view(np.float32))
+    small = (a.abs() < 1e38) & (b.abs() < 1e38)  # false for what is not finite, too
+    a, b = a[small], b[small]
+    if kind == "too large for a sum":
+        a[7], b[7] = 3.0e38, 2.0e38
+    expected = mean([(1.0, {"w": a}), (1.0, {"w": b})])["w"]
+    assert expected.isfinite().all() and len(a) > 60_000
+    assert torch.equal(midpoint(a, b).view(torch.int32), expected.view(torch.int32))
+
+
+def test_the_midpoint_by_hand() -> None:
+    """3e38 + 2e38 is beyond float32; half of the smallest number there is rounds to the even neighbour, 0."""
+    smallest = 2.0**-149
+    a, b = torch.tensor([1.0, 3e38, smallest, 3 * smallest]), torch.tensor([2.0, 2e38, 0.0, 0.0])
+    assert midpoint(a, b).tolist() == [1.5, torch.tensor(2.5e38).item(), 0.0, 2 * smallest]

@@ -9,12 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tour_parts import HOPEFUL, Given, Numbers, events_of, ledger_of, tour, written
+import wayfare.core.rows
+from tour_parts import HOPEFUL, Given, LongWay, Numbers, Picky, events_of, ledger_of, tour, written
 from wayfare import Evaluation, Experiment, Training, runner
 from wayfare.components import find, names
+from wayfare.core.bundle import Bundle
+from wayfare.core.protocols import Policy
+from wayfare.core.rows import Rows
 from wayfare.data.partition.quantity import Quantity
 from wayfare.errors import ConfigError, StoreError
 from wayfare.policies.always import Always
@@ -28,6 +33,7 @@ from wayfare.strategies.fedproto import FedProto
 from wayfare.strategies.fedprox import FedProx
 from wayfare.tasks.objects import Objects
 from wayfare.topologies.encounters import Encounters
+from wayfare.topologies.tour import Tour
 
 # 0: all three are named, so that device k of the list is client ck
 DAY = [(0, 0, 1), (1, 0, 2), (2, 0, 1), (3, 0, 1), (4, 0, 2), (5, 0, 1), (6, 0, 1), (7, 1, 2)]
@@ -343,3 +349,75 @@ def test_checkpoints_may_be_rarer_than_slots(tmp_path: Path, policy: Any, monkey
     assert takers[0] == takers[1] != []
     with pytest.raises(ConfigError, match=r"topology\.iterations"):
         runner.run(tour(tmp_path, day, policy, hundredths, slots=7, iterations=1), tmp_path / "no", "local")
+
+
+# ---- means that are taken on rows
+
+
+CROWD = [(slot, a, b) for slot in range(12) for a, b in ((0, 1), (2, 3), (1, 2), (0, 3))]
+
+
+@pytest.mark.parametrize(
+    ("settings", "gate", "refusals"),
+    [
+        ({"slots": 4}, Policy(), 0),
+        ({"slots": 4, "liars": 0.5, "lie": "nan"}, Policy(), 12),
+        ({"slots": 4}, Policy(max_change=0.18), 1),  # for the numbers that are far apart at first
+        ({}, Policy(max_examples=8), 12),
+        ({"iterations": 1}, Policy(), 0),
+        ({"exchange": FedTour(20, HOPEFUL)}, Policy(), 0),
+    ],
+    ids=["plain", "liars", "gate", "examples", "training", "scored"],
+)
+@pytest.mark.parametrize("weighting", ["uniform", "examples"])
+def test_the_short_way_to_a_mean_is_the_long_one(
+    tmp_path: Path, weighting: Any, settings: dict[str, Any], gate: Policy, refusals: int, monkeypatch: Any
+) -> None:
+    """One mean for both of a pair, taken on rows, gives the bits and the refusals of two merges through the gate."""
+    short, means = Tour.mean, Counter[str]()
+
+    def counted(self: Tour, *pair: Any) -> Bundle | None:
+        found = short(self, *pair)
+        means[type(self.strategy).__name__] += found is not None
+        return found
+
+    monkeypatch.setattr(Tour, "mean", counted)
+    settings, told, hashes = dict(settings), [], set()
+    exchange = settings.pop("exchange", Always(20))
+    for kind in (Given, LongWay):
+        run = tmp_path / kind.__name__
+        strategy = kind(weighting, (20, 30, 61, 93))
+        experiment = tour(tmp_path, CROWD, exchange, (20, 30, 61, 93), strategy=strategy, **settings)
+        experiment = replace(experiment, partition=Quantity(4), policy=gate)
+        hashes.add(runner.run(experiment, run, "local")["model_sha256"])
+        lines = [json.loads(line) for line in (run / "rounds.jsonl").read_text().splitlines()]
+        told.append([[line.get(name) for name in ("events", "refused", "clients", "bytes_up")] for line in lines])
+    assert len(hashes) == 1 and told[0] == told[1]
+    assert sum(len(refused) for _, refused, _, _ in told[0]) >= refusals
+    assert (means["Given"] > 0) == (gate.max_examples > 8)
+    assert means["LongWay"] == 0
+
+
+def test_a_state_of_two_devices_lies_in_two_rows_and_is_summed_once(tmp_path: Path, monkeypatch: Any) -> None:
+    rows = Rows(tmp_path / "models.rows", Bundle({"model": {"w": torch.zeros(2), "b": torch.zeros(1)}}))
+    summed: list[torch.Tensor] = []
+    real = wayfare.core.rows._checksum
+    monkeypatch.setattr("wayfare.core.rows._checksum", lambda flat: (summed.append(flat), real(flat))[1])
+    shared = rows.shaped(torch.tensor([1.0, 2.0, 3.0]))
+    places = [rows.put_later(state) for state in (shared, Bundle({"model": {"b": torch.ones(1), "w": torch.ones(2)}}))]
+    places.append(rows.put_later(shared))
+    found = rows.settle()
+    assert len(summed) == 2 and found[places[0]] == found[places[2]] != found[places[1]]
+    for place, numbers in zip(places, ([1, 2, 3], [1, 1, 1], [1, 2, 3])):
+        state = rows.get(place, found[place])
+        assert state["model"]["w"].tolist() == numbers[:2] and state["model"]["b"].tolist() == numbers[2:]
+    rows.close()
+
+
+def test_what_nobody_adopts_leaves_no_row_behind(tmp_path: Path) -> None:
+    """Two phones, 12 slots in one round: in each slot each takes the other's model, and keeps its own."""
+    experiment = tour(tmp_path, [(slot, 0, 1) for slot in range(12)], Picky(40), (50, 60), slots=12)
+    runner.run(experiment, tmp_path / "run", "local")
+    [event] = events_of(tmp_path / "run")
+    assert event["adopted"] == [False] * 24 and ledger_of(tmp_path / "run")["accuracy"].tolist() == [0.5, 0.6]
+    assert (tmp_path / "run" / "models.rows").stat().st_size == 4 * (1 + 2 + 2)  # the base, theirs, two to look at

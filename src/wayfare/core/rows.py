@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,13 @@ from wayfare.errors import StoreError
 _ROOM = 2**28  # bytes of states that may wait to be written
 
 
+@dataclass
+class Row(Bundle):
+    """A state whose tensors are parts of one, as it lies in the file. It may be shared: it is not to be changed."""
+
+    flat: torch.Tensor = field(default_factory=lambda: torch.empty(0))
+
+
 class Rows:
     """Bundles of one form, by row number. All their tensors have the same type, float32."""
 
@@ -28,7 +36,8 @@ class Rows:
         self._form = {
             section: {name: t.shape for name, t in weights.items()} for section, weights in form.tensors.items()
         }
-        self._numel = sum(shape.numel() for weights in self._form.values() for shape in weights.values())
+        self._sizes = [shape.numel() for weights in self._form.values() for shape in weights.values()]
+        self._numel = sum(self._sizes)
         self._bytes = 4 * self._numel
         self._free: list[int] = []
         self._end = 0
@@ -59,8 +68,9 @@ class Rows:
 
     def put(self, state: Bundle) -> tuple[int, int]:
         """Write a state; returns its row and checksum."""
-        row = self._new_row()
-        return row, self._write(row, self._flat(state))
+        row, flat = self._new_row(), self._flat(state)
+        self._write(row, flat)
+        return row, _checksum(flat)
 
     def put_later(self, state: Bundle) -> int:
         """The same, but what is released before `settle` is called need not be written at all; returns its row."""
@@ -68,12 +78,19 @@ class Rows:
         self._waiting[row] = self._flat(state)
         if len(self._waiting) * self._bytes > _ROOM:
             oldest = next(iter(self._waiting))
-            self._settled[oldest] = self._write(oldest, self._waiting.pop(oldest))
+            flat = self._waiting.pop(oldest)
+            self._write(oldest, flat)
+            self._settled[oldest] = _checksum(flat)
         return row
 
     def settle(self) -> dict[int, int]:
         """Write all that waits; returns the checksums of all rows put later."""
-        found = self._settled | {row: self._write(row, flat) for row, flat in self._waiting.items()}
+        found, sums = self._settled, dict[int, int]()
+        for row, flat in self._waiting.items():
+            self._write(row, flat)
+            if id(flat) not in sums:  # two devices may have got the same
+                sums[id(flat)] = _checksum(flat)
+            found[row] = sums[id(flat)]
         self._waiting, self._settled = {}, {}
         return found
 
@@ -83,48 +100,51 @@ class Rows:
         return row
 
     def _flat(self, state: Bundle) -> torch.Tensor:
+        if isinstance(state, Row):
+            return state.flat
         return torch.cat(
             [plain(state[section][name]).reshape(-1) for section, names in self._form.items() for name in names]
         )
 
-    def _write(self, row: int, flat: torch.Tensor) -> int:
-        data = flat.numpy().view(np.uint8).data
+    def _write(self, row: int, flat: torch.Tensor) -> None:
+        data = _bytes_of(flat)
         with disk.explained(self.path, self._bytes):
             done, at = 0, row * self._bytes
             while done < self._bytes:
                 done += os.pwrite(self._file, data[done:], at + done)
         self._sound.add(row)
         self._new = True
-        return _checksum(data)
 
-    def get(self, row: int, checksum: int) -> Bundle:
+    def get(self, row: int, checksum: int) -> Row:
         """Read a state."""
+        return self.shaped(self.flat(row, checksum))
+
+    def flat(self, row: int, checksum: int) -> torch.Tensor:
+        """Read a state as one tensor."""
         if row in self._waiting:
-            return self._shaped(self._waiting[row])
+            return self._waiting[row]
         flat = torch.empty(self._numel)
-        data = flat.numpy().view(np.uint8).data
         try:
-            read = os.preadv(self._file, [data], row * self._bytes)
+            read = os.preadv(self._file, [_bytes_of(flat)], row * self._bytes)
         except OSError as error:
             raise StoreError(f"cannot read {self.path}: {error.strerror or error}") from error
         if row not in self._sound:
-            if read < self._bytes or _checksum(data) != checksum:
+            if read < self._bytes or _checksum(flat) != checksum:
                 raise StoreError(
                     f"{self.path} is damaged: the state in row {row} is not what was written there. "
                     "A device's model is lost: begin a new run"
                 )
             self._sound.add(row)
-        return self._shaped(flat)
+        return flat
 
-    def _shaped(self, flat: torch.Tensor) -> Bundle:
-        tensors: dict[str, Weights] = {}
-        at = 0
-        for section, shapes in self._form.items():
-            tensors[section] = {}
-            for name, shape in shapes.items():
-                tensors[section][name] = flat[at : at + shape.numel()].view(shape)
-                at += shape.numel()
-        return Bundle(tensors)
+    def shaped(self, flat: torch.Tensor) -> Row:
+        """The state that this tensor is."""
+        parts = iter(flat.split_with_sizes(self._sizes))
+        tensors: dict[str, Weights] = {
+            section: {name: next(parts).view(shape) for name, shape in shapes.items()}
+            for section, shapes in self._form.items()
+        }
+        return Row(tensors, flat=flat)
 
     def sync(self) -> None:
         """Everything written so far is on the disk when this returns."""
@@ -134,6 +154,10 @@ class Rows:
         self._new = False
 
 
-def _checksum(data: memoryview) -> int:
+def _bytes_of(flat: torch.Tensor) -> memoryview:
+    return flat.numpy().view(np.uint8).data
+
+
+def _checksum(flat: torch.Tensor) -> int:
     """63 bits: equal states have equal ones, and different states different ones for all that can be expected."""
-    return int.from_bytes(hashlib.sha256(data).digest()[:8], "little") >> 1
+    return int.from_bytes(hashlib.sha256(_bytes_of(flat)).digest()[:8], "little") >> 1

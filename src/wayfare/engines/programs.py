@@ -57,7 +57,8 @@ def meet(device: Device, message: Bundle) -> Bundle:
     if iterations := int(message.number("iterations")):
         told = strategy.send(state, device.id)
         reply = strategy.client(device, Bundle(told.tensors, {**told.values, "iterations": iterations}))
-        state = strategy.merge(state, [(device.id, reply)])
+        alone = getattr(strategy, "averages", False)  # the mean of one model is that model
+        state = state.with_(model=reply["model"]) if alone else strategy.merge(state, [(device.id, reply)])
     if message.values.get("own"):
         values["own_after"] = _own_score(device, state)
     if "samples" in message or "test" in message.values:

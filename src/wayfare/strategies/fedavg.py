@@ -59,7 +59,16 @@ class FedAvg:
 
     def average(self, replies: Iterable[tuple[str, Bundle]]) -> Weights:
         """sum_k (N_k / N) w_k, or the plain mean."""
-        return mean((1.0 if self.weighting == "uniform" else reply.number("n"), reply["model"]) for _, reply in replies)
+        return mean((self.weight(reply.number("n")), reply["model"]) for _, reply in replies)
+
+    def weight(self, examples: float) -> float:
+        """What a model counts in the mean."""
+        return 1.0 if self.weighting == "uniform" else examples
+
+    @property
+    def averages(self) -> bool:
+        """Whether merging is this mean of models and nothing else, which may then be taken wherever they lie."""
+        return all(getattr(type(self), n) is getattr(FedAvg, n) for n in ("merge", "average", "weight", "report"))
 
     # ---- the client
 

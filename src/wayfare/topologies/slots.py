@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from wayfare.core.seeds import rng_for
 from wayfare.core.traffic import Refusal, Traffic, admit
 from wayfare.data.contacts import matching, priorities
 from wayfare.errors import DeviceError
-from wayfare.topologies.tour import Tour, accuracy
+from wayfare.topologies.tour import Place, Tour, accuracy
 
 _CLAIM = 0.99  # the accuracy that a liar claims
 _LOOKED = 200_000  # merges whose accuracy an oracle remembers
@@ -108,6 +108,16 @@ def _only(meeting: Meeting, directions: np.ndarray) -> Meeting:
 # ---- what becomes of it
 
 
+@dataclass(frozen=True)
+class Merge:
+    """A new state, or where it lies, and how good it was found to be; NaN where nobody looked."""
+
+    state: Bundle | Place
+    after: float = math.nan
+    own_before: float = math.nan
+    own_after: float = math.nan
+
+
 def _exchange(
     tour: Tour, number: int, ledger: Ledger, traffic: Traffic, asked: Meeting, predicted: np.ndarray
 ) -> dict[str, Any]:
@@ -116,17 +126,19 @@ def _exchange(
     count = tour.link.account(ledger, asked, np.arange(len(asked.me)))
     traffic.bytes_up += count * tour.link.size
     traffic.bytes_down += count * tour.link.size
-    came = np.array([isinstance(merge, Bundle) for merge in merges])
+    came = np.array([isinstance(merge, Merge) for merge in merges])
     tour.link.give_back(ledger, asked.me[~came])
     events = {"failed": sum(isinstance(merge, Failure) for merge in merges)}
     if not came.any():
         return events
-    done = [merge for merge in merges if isinstance(merge, Bundle)]
+    done = [merge for merge in merges if isinstance(merge, Merge)]
     outcome = _outcome(ledger, _only(asked, came), done, predicted[came])
     adopted = tour.exchange.adopts(ledger, outcome)
     for me, merge, yes in zip(outcome.me, done, adopted):
         if yes:
-            tour.put(ledger, int(me), merge)
+            tour.put(ledger, int(me), merge.state)
+        elif isinstance(merge.state, tuple):
+            tour.rows.release(merge.state[0])
     ledger["score"][outcome.me[adopted]] = outcome.after[adopted]
     ledger |= tour.exchange.took(ledger, outcome, adopted)
     takers = [tour.ids[i] for i in outcome.me]
@@ -141,57 +153,73 @@ def _exchange(
     }
 
 
-def _merged(tour: Tour, number: int, ledger: Ledger, asked: Meeting, traffic: Traffic) -> list[Bundle | Failure | None]:
-    """For each direction the new state (and its tally), or why there is none; None: it was refused at the gate."""
-    reports = _reports(tour, number, ledger, asked, traffic)
+def _merged(tour: Tour, number: int, ledger: Ledger, asked: Meeting, traffic: Traffic) -> list[Merge | Failure | None]:
+    """For each direction the new state, or why there is none; None: it was refused at the gate."""
+    starts = _starts(tour, number, ledger, asked, traffic)
     if not (tour.exchange.scored or tour.exchange.guarded or tour.settings.iterations):
         # only a mean: no device has to be asked
-        return [None if said is None else _mean(tour, ledger, me, said) for me, said in zip(asked.me.tolist(), reports)]
+        return [
+            None if start is None else Merge(_mean(tour, me, *start)) for me, start in zip(asked.me.tolist(), starts)
+        ]
     extra = {"keep": True, "own": tour.exchange.guarded}
-    merges: list[Bundle | Failure | None] = [None] * len(asked.me)
+    merges: list[Merge | Failure | None] = [None] * len(asked.me)
     told: list[int] = []
 
     def requests() -> Iterator[tuple[str, Bundle]]:
-        for k, (me, said) in enumerate(zip(asked.me.tolist(), reports)):
-            if said is not None:
+        for k, (me, start) in enumerate(zip(asked.me.tolist(), starts)):
+            if start is not None:
                 told.append(k)
-                more = extra | {"iterations": tour.iterations(me)}
-                yield tour.ids[me], tour.message(number, ledger, me, said, more)
+                yield tour.ids[me], tour.message(number, me, *start, extra | {"iterations": tour.iterations(me)})
 
     for place, (id, reply) in enumerate(tour.call("meet", requests())):
         tour.admitted(id, "meet", reply, traffic)
-        merges[told[place]] = reply
+        # written at once, so that a slot's replies are not in memory together
+        merges[told[place]] = reply if isinstance(reply, Failure) else _found(reply, tour.keep(reply))
     return merges
 
 
-def _mean(tour: Tour, ledger: Ledger, me: int, said: Bundle) -> Bundle:
-    own = tour.held(ledger, me)
+def _mean(tour: Tour, me: int, own: Bundle, said: Bundle | None) -> Bundle:
+    if said is None:
+        return own
     mine = tour.strategy.report(own, int(tour.examples[me]))
     return tour.strategy.merge(own, [(tour.ids[me], mine), ("peer", said)])
 
 
-def _reports(tour: Tour, number: int, ledger: Ledger, asked: Meeting, traffic: Traffic) -> Iterator[Bundle | None]:
-    """What each peer sends, one after the other, if it passes the gate of the one who asked."""
-    replies: Iterator[Bundle | None]
-    if tour.exchange.delegates:  # my own model, trained on the peer's pictures
-        sent = (
-            tour.strategy.send(tour.held(ledger, int(me)), tour.ids[peer]) for me, peer in zip(asked.me, asked.peer)
-        )
-        requests = (
-            (tour.ids[peer], Bundle(told.tensors, {**told.values, "round": number}))
-            for peer, told in zip(asked.peer, sent)
-        )
-        # all at once: another program may be waiting for what comes of it
-        replies = iter([tour.admitted(id, "train", reply, traffic) for id, reply in tour.call("train", requests)])
-    else:
-        replies = (
-            tour.strategy.report(tour.held(ledger, peer), int(tour.examples[peer])) for peer in asked.peer.tolist()
-        )
-    for me, peer, reply in zip(asked.me.tolist(), asked.peer.tolist(), replies):
-        said = reply
-        if reply is not None:
-            said = _through_the_gate(tour, number, asked.slot, ledger, me, peer, reply, traffic)
-        yield said
+def _found(reply: Bundle, place: Place) -> Merge:
+    own = [reply.number(name, -1.0) for name in ("own_before", "own_after")]
+    return Merge(place, accuracy(reply), *(math.nan if score < 0 else score for score in own))  # below 0: it holds none
+
+
+def _starts(
+    tour: Tour, number: int, ledger: Ledger, asked: Meeting, traffic: Traffic
+) -> Iterator[tuple[Bundle, Bundle | None] | None]:
+    """What each who asked goes on from, one after the other: its own state and what the peer sent; or the mean of both.
+
+    The mean is the same for the two ways of a pair, which stand together. None: it was refused at the gate.
+    """
+    trained = _delegated(tour, number, ledger, asked, traffic) if tour.exchange.delegates else None
+    pair, both = (-1, -1), None
+    for k, (me, peer) in enumerate(zip(asked.me.tolist(), asked.peer.tolist())):
+        if tour.averages and pair != (peer, me):
+            both = tour.mean(ledger, me, peer)
+        pair = me, peer
+        if both is not None:
+            yield both, None
+            continue
+        report = trained[k] if trained else tour.strategy.report(tour.held(ledger, peer), int(tour.examples[peer]))
+        said = report
+        if report is not None:
+            said = _through_the_gate(tour, number, asked.slot, ledger, me, peer, report, traffic)
+        yield None if said is None else (tour.held(ledger, me), said)
+
+
+def _delegated(tour: Tour, number: int, ledger: Ledger, asked: Meeting, traffic: Traffic) -> list[Bundle | None]:
+    """Everybody's own model, trained on its peer's pictures; all at once, as another program may wait for them."""
+    sent = (tour.strategy.send(tour.held(ledger, int(me)), tour.ids[peer]) for me, peer in zip(asked.me, asked.peer))
+    requests = (
+        (tour.ids[peer], Bundle(told.tensors, {**told.values, "round": number})) for peer, told in zip(asked.peer, sent)
+    )
+    return [tour.admitted(id, "train", reply, traffic) for id, reply in tour.call("train", requests)]
 
 
 def _through_the_gate(
@@ -220,12 +248,9 @@ def _lie(tour: Tour, slot: int, peer: int, reply: Bundle) -> dict[str, dict[str,
     return {section: {name: instead(t) for name, t in weights.items()} for section, weights in reply.tensors.items()}
 
 
-def _outcome(ledger: Ledger, taken: Meeting, merges: list[Bundle], predicted: np.ndarray) -> Outcome:
-    after = np.array([accuracy(merge) for merge in merges])
-    own = np.array([[merge.number(name, -1.0) for name in ("own_before", "own_after")] for merge in merges])
-    own[own < 0] = math.nan  # it holds none out
-    before = ledger["score"][taken.me]
-    return Outcome(taken.slot, taken.me, taken.peer, before, after, own[:, 0], own[:, 1], predicted)
+def _outcome(ledger: Ledger, taken: Meeting, merges: list[Merge], predicted: np.ndarray) -> Outcome:
+    after, before, own = np.array([(merge.after, merge.own_before, merge.own_after) for merge in merges]).T
+    return Outcome(taken.slot, taken.me, taken.peer, ledger["score"][taken.me], after, before, own, predicted)
 
 
 def _look(tour: Tour, number: int, ledger: Ledger, mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
@@ -239,7 +264,7 @@ def _look(tour: Tour, number: int, ledger: Ledger, mine: np.ndarray, theirs: np.
     def requests() -> Iterator[tuple[str, Bundle]]:
         for a, b in new.values():
             said = tour.strategy.report(tour.held(ledger, b), int(tour.examples[b]))
-            yield tour.ids[a], tour.message(number, ledger, a, said)
+            yield tour.ids[a], tour.message(number, a, tour.held(ledger, a), said)
 
     for key, (id, reply) in zip(new, tour.call("look", requests())):
         if isinstance(reply, Failure):

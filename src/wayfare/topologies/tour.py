@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from wayfare.core.bundle import Bundle
+from wayfare.core.bundle import Bundle, mean, midpoint
 from wayfare.core.exchange import PEER, Facts, Ledger, Predictor
 from wayfare.core.federation import Federation
 from wayfare.core.laboratory import Lab
@@ -30,6 +30,9 @@ from wayfare.topologies.links import Link
 
 if TYPE_CHECKING:
     from wayfare.topologies.encounters import Encounters
+
+Place = tuple[int, int]
+"""A row, and its checksum (or what stands for it until it is known)."""
 
 _UNLIMITED = 2**40
 _READ = 4  # states of devices that are kept in memory
@@ -89,16 +92,42 @@ class Tour:
             self._read[key] = self._at(*key)
         return self._read[key]
 
-    def put(self, ledger: Ledger, device: int, state: Bundle) -> None:
-        """Give a device another state. What it got since the last checkpoint is of no use any more."""
-        old = int(ledger["row"][device])
+    def keep(self, state: Bundle) -> Place:
+        """A place for a state that is nobody's yet."""
         if self.settings.slots > 1 and not self.exchange.scored:  # nobody asks which models are alike
             self._later += 1
-            ledger["row"][device], ledger["check"][device] = self.rows.put_later(state), -self._later
-        else:
-            ledger["row"][device], ledger["check"][device] = self.rows.put(state)
+            return self.rows.put_later(state), -self._later
+        return self.rows.put(state)
+
+    def put(self, ledger: Ledger, device: int, state: Bundle | Place) -> None:
+        """Give a device another state. What it got since the last checkpoint is of no use any more."""
+        old = int(ledger["row"][device])
+        ledger["row"][device], ledger["check"][device] = self.keep(state) if isinstance(state, Bundle) else state
         if old != ledger["row_before"][device] and old != self._base[0]:
             self.rows.release(old)
+
+    @cached_property
+    def averages(self) -> bool:
+        """Whether a state is a model and meeting means to take the mean: the same bits, whichever of the two is first.
+
+        Who guards itself needs what it had and what it would get; who delegates gets no mean of what the two have.
+        """
+        plain = getattr(self.strategy, "averages", False) and self.form.tensors.keys() == {"model"}
+        # float32 times a whole number below this is exact in float64, so only the sum and the quotient are rounded
+        lawful = self.examples.max() <= min(self.federation.policy.max_examples, 2**29)
+        return bool(plain and lawful) and not (self.exchange.delegates or self.exchange.guarded)
+
+    def mean(self, ledger: Ledger, one: int, other: int) -> Bundle | None:
+        """What both have after they meet; None if one lies, or the gate should have a closer look."""
+        if self.liars[one] or self.liars[other]:
+            return None
+        a, b = (self.rows.flat(int(ledger["row"][i]), int(ledger["check"][i])) for i in (one, other))
+        change = float(torch.linalg.vector_norm(a - b))  # not finite if a number of theirs is not
+        if not 2 * change <= self.federation.policy.max_change:  # rounding does not double it
+            return None
+        weight = self.strategy.weight  # type: ignore[attr-defined]
+        mine, theirs = (weight(float(self.examples[i])) for i in (one, other))
+        return self.rows.shaped(midpoint(a, b) if mine == theirs else mean([(mine, {"": a}), (theirs, {"": b})])[""])
 
     def settle(self, ledger: Ledger) -> None:
         """All models are on the disk when this returns, and the ledger knows their checksums."""
@@ -277,7 +306,7 @@ class Tour:
     def _looks(
         self, number: int, ledger: Ledger, devices: list[int], extra: dict[str, Any] | None = None
     ) -> Iterator[Bundle]:
-        requests = ((self.ids[i], self.message(number, ledger, i, None, extra)) for i in devices)
+        requests = ((self.ids[i], self.message(number, i, self.held(ledger, i), None, extra)) for i in devices)
         for id, reply in self.call("look", requests):
             if isinstance(reply, Failure):
                 raise DeviceError(id, "look", reply.reason, reply.detail)
@@ -286,10 +315,10 @@ class Tour:
     # ---- the door
 
     def message(
-        self, number: int, ledger: Ledger, me: int, said: Bundle | None, extra: dict[str, Any] | None = None
+        self, number: int, me: int, state: Bundle, said: Bundle | None, extra: dict[str, Any] | None = None
     ) -> Bundle:
         """What the programs `meet` and `look` are told: the own state, what a peer said, where to be judged."""
-        tensors, values = dict(self.held(ledger, me).tensors), dict(self.form.values)
+        tensors, values = dict(state.tensors), dict(self.form.values)
         values |= {"round": number, "n": int(self.examples[me]), **(extra or {})}
         if said is not None:
             tensors |= {section + PEER: weights for section, weights in said.tensors.items()}
