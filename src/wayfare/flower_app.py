@@ -1,0 +1,89 @@
+"""What a node of Flower runs: any program, as any device, of the experiment that a message brings.
+
+This is to Flower what `worker.py` is to the pool. It must import quickly, because Flower may start a process for every
+message; torch and the rest come with the first one. What it builds then stays for the next.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import math
+import os
+import time
+import traceback
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flwr.clientapp import ClientApp
+
+from wayfare.errors import StoreError
+
+if TYPE_CHECKING:
+    from flwr.app import Context, Message
+
+    from wayfare.core.device import Bench
+
+_GRACE = 5.0  # a program stops by itself at the deadline; this long after it, its process is ended
+
+if "WAYFARE_NODE_HOME" in os.environ:  # Ray was started with another one
+    os.environ["HOME"] = os.environ["WAYFARE_NODE_HOME"]
+
+app = ClientApp()
+
+
+def answer(message: Message, context: Context) -> Message:
+    """Do what the message asks; whatever goes wrong is told in the reply."""
+    from flwr.app import ConfigRecord, Message, RecordDict
+
+    outcome: dict[str, str] = {}
+    records: dict[str, Any] = {}
+    try:
+        records = _perform(message, context, outcome)
+    except StoreError as error:  # a full disk is no fault of the device: leaving it out would change the result
+        outcome = {"stopped": str(error)}
+    except Exception as error:
+        outcome = {"failed": f"{type(error).__name__}: {error}", "detail": traceback.format_exc()}
+    return Message(RecordDict({"outcome": ConfigRecord(outcome), **records}), reply_to=message)
+
+
+app.query()(answer)
+
+
+def _perform(message: Message, context: Context, outcome: dict[str, str]) -> dict[str, Any]:
+    """Run the program; returns the reply's records, or says in `outcome` why there are none."""
+    from wayfare.core.protocols import Failure
+    from wayfare.engines import flower_records as records
+    from wayfare.engines.flower_memory import NodeMemories
+    from wayfare.engines.programs import perform
+
+    call: Any = message.content["call"]
+    left = float(call["seconds"])
+    if call["until"]:  # by the one clock: a message may have waited, or be here for the second time
+        left = min(left, float(call["until"]) - time.time())
+    if math.isfinite(left):
+        # it ends the process even when that hangs in foreign code; Ray starts another one
+        faulthandler.dump_traceback_later(max(left, 0.0) + _GRACE, exit=True)
+    try:
+        bench = _bench(call["experiment"], call["folder"])
+        bench.memories = NodeMemories(Path(call["folder"]) / "memory", context.state, call["opening"])
+        reply = perform(bench, call["program"], call["device"], records.read(message.content), time.monotonic() + left)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+    if isinstance(reply, Failure):
+        outcome |= {"failed": reply.reason, "detail": reply.detail}
+        return {}
+    return records.write(reply)
+
+
+@lru_cache(maxsize=1)
+def _bench(experiment: str, folder: str) -> Bench:
+    """The experiment's bench, from its text."""
+    import torch
+
+    from wayfare.engines.programs import keep_freed_memory
+    from wayfare.experiment import Experiment
+
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    return Experiment.from_toml(experiment).bench(Path(folder))
