@@ -11,13 +11,15 @@ import math
 import os
 import time
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flwr.clientapp import ClientApp
 
-from wayfare.errors import StoreError
+from wayfare.errors import StoreError, WayfareError
 
 if TYPE_CHECKING:
     from flwr.app import Context, Message
@@ -52,6 +54,7 @@ app.query()(answer)
 
 def _perform(message: Message, context: Context, outcome: dict[str, str]) -> dict[str, Any]:
     """Run the program; returns the reply's records, or says in `outcome` why there are none."""
+    from wayfare.core.bundle import Bundle
     from wayfare.core.protocols import Failure
     from wayfare.engines import flower_records as records
     from wayfare.engines.flower_memory import NodeMemories
@@ -61,19 +64,43 @@ def _perform(message: Message, context: Context, outcome: dict[str, str]) -> dic
     left = float(call["seconds"])
     if call["until"]:  # by the one clock: a message may have waited, or be here for the second time
         left = min(left, float(call["until"]) - time.time())
-    if math.isfinite(left):
-        # it ends the process even when that hangs in foreign code; Ray starts another one
-        faulthandler.dump_traceback_later(max(left, 0.0) + _GRACE, exit=True)
-    try:
+    with _signed_in(Path(call["desk"])), _ended_after(left):
         bench = _bench(call["experiment"], call["folder"])
+        if call["program"] == "ready":
+            return records.write(Bundle())
         bench.memories = NodeMemories(Path(call["folder"]) / "memory", context.state, call["opening"])
-        reply = perform(bench, call["program"], call["device"], records.read(message.content), time.monotonic() + left)
-    finally:
-        faulthandler.cancel_dump_traceback_later()
+        told = records.read(message.content)
+        reply = perform(bench, call["program"], call["device"], told, time.monotonic() + left)
     if isinstance(reply, Failure):
         outcome |= {"failed": reply.reason, "detail": reply.detail}
         return {}
     return records.write(reply)
+
+
+@contextmanager
+def _signed_in(desk: Path) -> Iterator[None]:
+    """Leave this process's number where the engine can find it, on its own machine; refuse if it waits no more."""
+    if desk == Path() or not desk.parent.is_dir():
+        yield
+        return
+    mark = desk / str(os.getpid())
+    try:
+        mark.touch()
+    except FileNotFoundError:
+        raise WayfareError("nobody waits for this reply any more") from None
+    yield
+    mark.unlink(missing_ok=True)
+
+
+@contextmanager
+def _ended_after(seconds: float) -> Iterator[None]:
+    """End the process some time after a deadline, even if it hangs in foreign code: Ray or Flower start another."""
+    if math.isfinite(seconds):
+        faulthandler.dump_traceback_later(max(seconds, 0.0) + _GRACE, exit=True)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 @lru_cache(maxsize=1)

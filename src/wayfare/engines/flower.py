@@ -26,6 +26,8 @@ from wayfare.engines.programs import keep_freed_memory
 from wayfare.errors import StoreError, WayfareError
 
 _GRACE = 5.0  # a device stops by itself at the deadline; this long after it, nobody waits for it any more
+_BUILD = 600.0  # seconds that an experiment may take to build
+READY = "ready"  # beside the programs: build the experiment and do nothing else
 _MANY, _LARGE = 64, 2**26  # so many requests may be on their way at once, and so many bytes
 
 
@@ -43,8 +45,14 @@ class Link(Protocol):
     def check(self) -> None:
         """Raise if nothing can come any more."""
 
-    def close(self, abandon: bool = False) -> None:
-        """End it; `abandon` what the nodes are doing."""
+    def begin(self) -> str:
+        """A call begins; returns the folder in which those who work for it sign in, if there is one."""
+
+    def end(self, desk: str) -> None:
+        """A call is over: whoever still works for it is to stop."""
+
+    def close(self) -> None:
+        """Let the nodes go."""
 
 
 class Flower(AbstractContextManager["Flower"]):
@@ -53,7 +61,7 @@ class Flower(AbstractContextManager["Flower"]):
     def __init__(self, workers: int = 0, link: Link | None = None) -> None:
         require()
         self.workers = workers or os.cpu_count() or 1
-        self._link, self._given = link, link is not None
+        self._link = link
         self._opening, self._spec, self._folder, self._devices = 0, "", "", 0
         self._threads = torch.get_num_threads()
 
@@ -63,7 +71,10 @@ class Flower(AbstractContextManager["Flower"]):
         keep_freed_memory()
         self._opening += 1
         self._spec, self._folder, self._devices = spec, str(Path(folder).absolute()), len(bench().population)
-        self._connect()
+        if self._link is None:
+            self._connect()
+        elif self._link.ours:
+            self._warm_up()
 
     def call(
         self, program: str, requests: Iterable[tuple[str, Bundle]], deadline: float
@@ -72,7 +83,7 @@ class Flower(AbstractContextManager["Flower"]):
         asked: dict[str, tuple[int, str]] = {}  # by message: its place in the order, its device
         done: dict[int, tuple[str, Bundle | Failure]] = {}  # answered, not yet handed out
         held: dict[int, int] = {}  # bytes of what was asked and is not yet handed out
-        handed, exhausted = 0, False
+        handed, exhausted, desk = 0, False, link.begin()
         try:
             while not exhausted or held:
                 fresh: list[tuple[int, str, Bundle]] = []
@@ -88,7 +99,7 @@ class Flower(AbstractContextManager["Flower"]):
                     late = Failure("late: not started before the round's deadline")
                     done |= {order: (device, late) for order, device, _ in fresh}
                 elif fresh:
-                    asked |= self._push(link, program, fresh, deadline, writer)
+                    asked |= self._push(link, desk, program, fresh, deadline, writer)
                 for order, device, reply in self._pull(link, asked, deadline):
                     done[order] = (device, reply)
                 while handed in done:
@@ -96,8 +107,7 @@ class Flower(AbstractContextManager["Flower"]):
                     yield done.pop(handed)
                     handed += 1
         finally:
-            if asked:  # the caller left early: what is being done is of no use any more, and must not be written
-                self._disconnect(abandon=True)
+            link.end(desk)  # if the caller left early, what is being done must not be written any more
 
     def _has_room(self, held: dict[int, int]) -> bool:
         return len(held) < 4 * self.workers or (len(held) < _MANY and sum(held.values()) < _LARGE)
@@ -105,6 +115,7 @@ class Flower(AbstractContextManager["Flower"]):
     def _push(
         self,
         link: Link,
+        desk: str,
         program: str,
         fresh: list[tuple[int, str, Bundle]],
         deadline: float,
@@ -116,13 +127,12 @@ class Flower(AbstractContextManager["Flower"]):
         left = deadline - time.monotonic()
         messages = []
         for _, device, message in fresh:
-            call = ConfigRecord(
-                {
-                    "program": program, "device": device, "experiment": self._spec, "folder": self._folder,
-                    "opening": self._opening, "seconds": left, "until": time.time() + left if link.ours else 0.0,
-                }
-            )  # fmt: skip
-            content = RecordDict({"call": call, **writer.write(message)})
+            call = {
+                "program": program, "device": device, "experiment": self._spec, "folder": self._folder,
+                "opening": self._opening, "seconds": left, "until": time.time() + left if link.ours else 0.0,
+                "desk": desk,
+            }  # fmt: skip
+            content = RecordDict({"call": ConfigRecord(call), **writer.write(message)})
             # Flower drops a message some time after nobody waits for its reply any more
             ttl = left + 2 * _GRACE if math.isfinite(left) else None
             messages.append(Message(content, dst_node_id=link.home(device), message_type="query", ttl=ttl))
@@ -145,8 +155,8 @@ class Flower(AbstractContextManager["Flower"]):
             return
         link.check()
         if time.monotonic() > deadline + _GRACE:
-            for order, device in asked.values():
-                yield order, device, Failure("late: no reply before the round's deadline")
+            late = Failure("late: no reply before the round's deadline")
+            yield from ((order, device, late) for order, device in asked.values())
             asked.clear()
             return
         time.sleep(link.nap)
@@ -157,16 +167,20 @@ class Flower(AbstractContextManager["Flower"]):
                 raise RuntimeError("the engine has not been opened")
             self._link = Simulation(self._devices, self.workers)
             self.workers = self._link.workers
+            self._warm_up()
         return self._link
 
-    def _disconnect(self, abandon: bool = False) -> None:
-        if self._link is not None:
-            self._link.close(abandon)
-            self._link = self._link if self._given else None
+    def _warm_up(self) -> None:
+        """Have every worker build the experiment now: rounds have deadlines. What is wrong, its first order will tell."""
+        workers = ((f"worker {number}", Bundle()) for number in range(self.workers))
+        for _ in self.call(READY, workers, time.monotonic() + _BUILD):
+            pass
 
     def close(self) -> None:
         """Let the nodes go."""
-        self._disconnect()
+        if self._link is not None:
+            self._link.close()
+        self._link = None
         torch.set_num_threads(self._threads)
 
     def __exit__(

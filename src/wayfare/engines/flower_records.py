@@ -20,10 +20,9 @@ from wayfare.errors import StoreError
 _SECTION = "tensors/"  # before the name of a section, so that none can be taken for another record
 _VALUES = "values"
 _STYPE = "wayfare.tensor"  # how Flower is told that this is not numpy's file format
-_DTYPES = {
-    name: getattr(torch, name)
-    for name in "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64 complex128".split()
-}
+_FLOATS = ("float64", "float32", "float16", "bfloat16", "complex64", "complex128")
+_WHOLE = ("int64", "int32", "int16", "int8", "uint8", "bool")
+_DTYPES = {name: getattr(torch, name) for name in (*_FLOATS, *_WHOLE)}
 _LARGEST = 2**63  # integers travel in 64 bits
 
 

@@ -11,6 +11,7 @@ import importlib
 import logging
 import os
 import shutil
+import signal
 import tempfile
 import threading
 import time
@@ -80,14 +81,22 @@ class Simulation:
         if self._over.is_set():
             raise WayfareError(f"Flower's simulation ended: {self._error or 'nobody knows why'}") from self._error
 
-    def close(self, abandon: bool = False) -> None:
-        """End it; `abandon` what its nodes are doing."""
-        self._over.set()
-        if abandon:
-            import ray
+    def begin(self) -> str:
+        """A desk for one call: workers leave their process numbers there, and refuse to work when it is gone."""
+        return tempfile.mkdtemp(prefix="call", dir=self._folder)
 
-            logging.getLogger("flwr").setLevel(logging.CRITICAL)  # each node would complain
-            ray.shutdown()
+    def end(self, desk: str) -> None:
+        """Take the desk away and kill those who are still at work; Ray starts them again."""
+        gone = Path(desk).rename(f"{desk}-over")  # at once: nobody can sign in any more
+        for mark in gone.iterdir():
+            if _is_actor(mark.name):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(mark.name), signal.SIGKILL)
+        shutil.rmtree(gone)
+
+    def close(self) -> None:
+        """End it."""
+        self._over.set()
         if self._thread.ident is not None:
             self._thread.join(_STOP)
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -99,7 +108,7 @@ class Simulation:
             from flwr.serverapp import ServerApp
             from flwr.simulation import run_simulation
 
-            logging.getLogger("flwr").setLevel(logging.ERROR)
+            logging.getLogger("flwr").setLevel(logging.CRITICAL)  # what goes wrong on a node is told by the engine
             server = ServerApp()
             server.main()(self._hand_over)
             # Ray's own settings of an actor pass through Flower with the resources: one that dies is started again and
@@ -168,3 +177,11 @@ class Simulation:
                     os.environ.pop(name, None)
                 else:
                     os.environ[name] = value
+
+
+def _is_actor(process: str) -> bool:
+    """Whether this is still one of Ray's: numbers are used again."""
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes().startswith(b"ray::")
+    except OSError:
+        return False
