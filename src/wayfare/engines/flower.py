@@ -171,7 +171,7 @@ class Flower(AbstractContextManager["Flower"]):
         return self._link
 
     def _warm_up(self) -> None:
-        """Have every worker build the experiment now: rounds have deadlines. What is wrong, its first order will tell."""
+        """Have every worker build the experiment before a deadline runs. What is wrong, its first order will tell."""
         workers = ((f"worker {number}", Bundle()) for number in range(self.workers))
         for _ in self.call(READY, workers, time.monotonic() + _BUILD):
             pass

@@ -29,6 +29,7 @@ QUIET = {
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_AUTO_CONNECT": "0",  # a call after the end must not start another Ray
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # else Ray writes to standard output that an actor died; the engine says so
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # actors see the GPUs that this process sees
 }
 HOME = "WAYFARE_NODE_HOME"  # the user's home folder, for actors
