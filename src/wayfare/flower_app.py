@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 _GRACE = 5.0  # a program stops by itself at the deadline; this long after it, its process is ended
 
-if "WAYFARE_NODE_HOME" in os.environ:  # Ray was started with another one
-    os.environ["HOME"] = os.environ["WAYFARE_NODE_HOME"]
-
 app = ClientApp()
 
 
@@ -111,6 +108,8 @@ def _bench(experiment: str, folder: str) -> Bench:
     from wayfare.engines.programs import keep_freed_memory
     from wayfare.experiment import Experiment
 
+    if home := os.environ.get("WAYFARE_NODE_HOME"):
+        os.environ["HOME"] = home  # Ray was started with another one
     torch.set_num_threads(1)
     keep_freed_memory()
     return Experiment.from_toml(experiment).bench(Path(folder))

@@ -100,7 +100,7 @@ def _known_type(name: str, value: object) -> Value:
     """The value as one of Python's own four types; numpy's scalars, which are some of them too, become plain."""
     for kind in (bool, int, float, str):
         if isinstance(value, kind):
-            if kind is int and not -_LARGEST <= int(value) < _LARGEST:  # type: ignore[call-overload]
+            if kind is int and not -_LARGEST <= int(value) < _LARGEST:
                 raise StoreError(f"value {name!r} cannot travel: it needs more than 64 bits")
-            return kind(value)  # type: ignore[call-overload,no-any-return]
+            return kind(value)
     raise StoreError(f"value {name!r} cannot travel: it is {type(value).__name__}")

@@ -30,6 +30,7 @@ QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_AUTO_CONNECT": "0",  # a call after the end must not start another Ray
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # else Ray writes to standard output that an actor died; the engine says so
+    "RAY_worker_niceness": "0",  # as the other engines' workers
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # actors see the GPUs that this process sees
 }
 HOME = "WAYFARE_NODE_HOME"  # the user's home folder, for actors
@@ -56,13 +57,14 @@ class Simulation:
 
     def __init__(self, devices: int, workers: int) -> None:
         os.environ.update(QUIET)
+        if not os.environ.get("RAY_ADDRESS"):
+            os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # it also keeps Ray on the loopback address
         self.grid: Any = None
         self._nodes: list[int] = []
         self._homes: dict[str, int] = {}
         self._over, self._standing = threading.Event(), threading.Event()
         self._error: BaseException | None = None
-        # a short path, or the names of Ray's sockets become too long
-        self._folder = Path(tempfile.mkdtemp(prefix="wf", dir="/tmp"))
+        self._folder = _folder()
         self._thread = threading.Thread(target=self._run, args=(devices, workers), name="flower", daemon=True)
         try:
             with self._borrowed_home():
@@ -178,6 +180,15 @@ class Simulation:
                     os.environ.pop(name, None)
                 else:
                     os.environ[name] = value
+
+
+def _folder() -> Path:
+    """For what Ray writes, with a short path: the names of its sockets have a limit. Killed runs' are cleared away."""
+    place = Path("/tmp")
+    for left in place.glob("wf-*-*"):
+        if not Path(f"/proc/{left.name.split('-')[1]}").exists() and Path("/proc/self").exists():
+            shutil.rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"wf-{os.getpid()}-", dir=place))
 
 
 def _is_actor(process: str) -> bool:
