@@ -12,14 +12,18 @@ import pytest
 import torch
 
 from faults import Dies, Fails, go, outcome, rounds, tiny
+from tour_parts import written
+from wayfare import Evaluation
 from wayfare.core.bundle import Bundle
 from wayfare.core.memory import Memories
 from wayfare.core.protocols import Failure
 from wayfare.engines.flower import Flower
 from wayfare.errors import ConfigError, DeviceError, StoreError
+from wayfare.policies.always import Always
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.moon import Moon
 from wayfare.strategies.scaffold import Scaffold
+from wayfare.topologies.encounters import Encounters
 
 needs_flower = pytest.mark.skipif(find_spec("flwr") is None, reason="Flower is not installed: wayfare[flower]")
 
@@ -286,6 +290,8 @@ def test_a_memory_is_in_the_context_and_on_the_disk(nodes, tmp_path):
     Memories(there).save("c1", 4, memory(4.0))
     assert NodeMemories(there, state, 1).load("c1", 4).values == {"seen": 4}  # the disk's is newer
     assert NodeMemories(there, state, 1).load("c1", 3)["model"]["w"].item() == 3.0
+    NodeMemories(there, state, 1).save("c1", 5, Bundle({"model": {"w": torch.zeros(2**22 + 1)}}))  # 16 MB and 4 bytes
+    assert not state and NodeMemories(there, state, 1).load("c1", 5)["model"]["w"].shape == (2**22 + 1,)
 
 
 @needs_flower
@@ -318,6 +324,19 @@ def test_the_simulation_has_the_bits_of_local(strategy, simulation, tmp_path):
     go(tiny(strategy, rounds=2), tmp_path / "parts", simulation)
     assert go(tiny(strategy), tmp_path / "parts", simulation, rounds=3)["cold"] == 0
     assert outcome(tmp_path / "parts")["model"] == outcome(tmp_path / "local")["model"]
+
+
+@ray
+def test_a_tour_is_relayed(simulation, tmp_path):
+    """Phones that meet do so through the simulation's driver: there is no way from node to node in Flower."""
+    traces = written(tmp_path, [(slot, a, b) for slot in range(3) for a, b in ((0, 1), (2, 3), (1, 2))])
+    experiment = replace(
+        tiny(FedAvg("uniform"), evaluation=Evaluation(every=100, holdout=0.0)), rounds=0,
+        topology=Encounters(traces, probe=40, judge=1, test=40, iterations=1), exchange=Always(20),
+    )  # fmt: skip
+    one, other = go(experiment, tmp_path / "local"), go(experiment, tmp_path / "flower", simulation)
+    assert one["metrics"]["tour/taken"] > 2
+    assert (one["model_sha256"], one["metrics"]) == (other["model_sha256"], other["metrics"])
 
 
 @ray

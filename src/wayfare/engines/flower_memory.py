@@ -1,7 +1,8 @@
 """What a device remembers, on a node of Flower: in the run folder, as everywhere, and in the node's own context.
 
 Either may be missing: Flower forgets a context when its node is started again, and a node on another machine may not
-see the run folder. The newer one counts. A context keeps the memory of one device, the one that its node was last.
+see the run folder. The newer one counts. A context keeps the memory of one device, the one that its node was last, and
+only if it is not large: Flower carries the whole context with every message, and a simulation holds all of them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from wayfare.core.memory import Memories
 from wayfare.engines import flower_records as records
 
 _MARK = "memory"  # the record that says whose memory is beside it, and of when
+_LARGE = 2**24  # bytes; a larger one is on the disk only
 
 
 class NodeMemories(Memories):
@@ -37,6 +39,8 @@ class NodeMemories(Memories):
 
         super().save(device, round, memory)
         self._state.clear()
+        if memory.nbytes > _LARGE:
+            return
         self._state[_MARK] = ConfigRecord({"device": device, "opening": self._opening, "round": round})
         for name, record in records.write(memory).items():
             self._state[name] = record
