@@ -35,7 +35,7 @@ def answer(message: Message, context: Context) -> Message:
     """Do what the message asks; whatever goes wrong is told in the reply."""
     from flwr.app import ConfigRecord, Message, RecordDict
 
-    outcome: dict[str, str] = {}
+    outcome: dict[str, Any] = {}
     records: dict[str, Any] = {}
     try:
         records = _perform(message, context, outcome)
@@ -49,7 +49,7 @@ def answer(message: Message, context: Context) -> Message:
 app.query()(answer)
 
 
-def _perform(message: Message, context: Context, outcome: dict[str, str]) -> dict[str, Any]:
+def _perform(message: Message, context: Context, outcome: dict[str, Any]) -> dict[str, Any]:
     """Run the program; returns the reply's records, or says in `outcome` why there are none."""
     from wayfare.core.bundle import Bundle
     from wayfare.core.protocols import Failure
@@ -85,8 +85,10 @@ def _signed_in(desk: Path) -> Iterator[None]:
         mark.touch()
     except FileNotFoundError:
         raise WayfareError("nobody waits for this reply any more") from None
-    yield
-    mark.unlink(missing_ok=True)
+    try:
+        yield
+    finally:
+        mark.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ Most of it runs on nodes that are plain function calls. What needs Ray takes hal
 """
 
 import math
+import os
 import time
 from dataclasses import replace
 from importlib.util import find_spec
@@ -18,7 +19,7 @@ from wayfare.core.bundle import Bundle
 from wayfare.core.memory import Memories
 from wayfare.core.protocols import Failure
 from wayfare.engines.flower import Flower
-from wayfare.errors import ConfigError, DeviceError, StoreError
+from wayfare.errors import ConfigError, DeviceError, StoreError, WayfareError
 from wayfare.policies.always import Always
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.moon import Moon
@@ -303,6 +304,23 @@ def test_a_node_that_lost_its_context_or_its_disk_has_not_forgotten(nodes, tmp_p
     go(tiny(Moon()), tmp_path / "flower", engine, rounds=3)
     assert outcome(tmp_path / "flower") == outcome(tmp_path / "local")
     assert rounds(tmp_path / "flower")[-1]["cold"] == []
+
+
+@needs_flower
+def test_a_worker_signs_in_and_refuses_when_nobody_waits(tmp_path):
+    from wayfare.flower_app import _signed_in
+
+    desk = tmp_path / "call"
+    desk.mkdir()
+    with pytest.raises(ZeroDivisionError), _signed_in(desk):
+        assert [mark.name for mark in desk.iterdir()] == [str(os.getpid())]
+        1 / 0  # noqa: B018
+    assert not list(desk.iterdir())
+    desk.rmdir()
+    with pytest.raises(WayfareError, match="nobody waits"), _signed_in(desk):
+        pytest.fail("it went to work")
+    with _signed_in(tmp_path / "another machine's" / "call"):
+        pass
 
 
 def test_without_flower_it_says_what_to_install(monkeypatch):

@@ -1,4 +1,4 @@
-"""The engine on Flower: devices are its nodes, requests and replies are its messages. Needs `wayfare[flower]`.
+"""The engine on Flower: devices are its nodes, requests and replies are its messages. Needs the extra "flower".
 
 The strategy, the admission gate and the run are ours, unchanged; of Flower only messages, contexts and the grid are
 used. By itself the engine opens a simulation; given a link to nodes that run elsewhere it uses those.
@@ -127,7 +127,7 @@ class Flower(AbstractContextManager["Flower"]):
         left = deadline - time.monotonic()
         messages = []
         for _, device, message in fresh:
-            call = {
+            call: dict[str, Any] = {
                 "program": program, "device": device, "experiment": self._spec, "folder": self._folder,
                 "opening": self._opening, "seconds": left, "until": time.time() + left if link.ours else 0.0,
                 "desk": desk,
@@ -149,8 +149,9 @@ class Flower(AbstractContextManager["Flower"]):
             return
         replies = list(link.grid.pull_messages(list(asked)))
         for reply in replies:
-            order, device = asked.pop(reply.metadata.reply_to_message_id)
-            yield order, device, _opened(reply, link.ours)
+            place = asked.pop(reply.metadata.reply_to_message_id, None)
+            if place is not None:  # else nobody asked for it, or it has come before
+                yield *place, _opened(reply, link.ours)
         if replies:
             return
         link.check()

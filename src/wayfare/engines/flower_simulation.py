@@ -116,19 +116,19 @@ class Simulation:
             server.main()(self._hand_over)
             # Ray's own settings of an actor pass through Flower with the resources: one that dies is started again and
             # asked once more, where Flower alone would send everything else to the dead one.
-            actor = {"num_cpus": 1, "num_gpus": 0.0, "max_restarts": -1, "max_task_retries": 1}
+            actor: dict[str, Any] = {"num_cpus": 1, "num_gpus": 0.0, "max_restarts": -1, "max_task_retries": 1}
             run_simulation(
                 server,
                 importlib.import_module(NODE).app,
                 num_supernodes=min(devices, _NODES),
-                backend_config={"client_resources": actor, "init_args": self._ray(workers)},
+                backend_config={"client_resources": actor, "init_args": self._settings(workers)},
             )
         except BaseException as error:
             self._error = error
         finally:
             self._over.set()
 
-    def _ray(self, workers: int) -> dict[str, Any]:
+    def _settings(self, workers: int) -> dict[str, Any]:
         talk = {"logging_level": logging.ERROR, "log_to_driver": False}
         if os.environ.get("RAY_ADDRESS"):
             return talk  # a cluster has its own size and folders
@@ -152,14 +152,10 @@ class Simulation:
                 self._nodes = sorted(self.grid.get_node_ids())
 
     def _is_up(self) -> bool:
-        import ray
-
-        return bool(ray.is_initialized())
+        return bool(_ray().is_initialized())
 
     def _actors(self, workers: int) -> int:
-        import ray
-
-        return int(ray.cluster_resources().get("CPU", workers)) if os.environ.get("RAY_ADDRESS") else workers
+        return int(_ray().cluster_resources().get("CPU", workers)) if os.environ.get("RAY_ADDRESS") else workers
 
     @contextlib.contextmanager
     def _borrowed_home(self) -> Iterator[None]:
@@ -180,6 +176,10 @@ class Simulation:
                     os.environ.pop(name, None)
                 else:
                     os.environ[name] = value
+
+
+def _ray() -> Any:
+    return importlib.import_module("ray")
 
 
 def _folder() -> Path:
