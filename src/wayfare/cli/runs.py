@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from wayfare.experiment import Experiment
 
 Engine = Annotated[
-    str, typer.Option(help="auto, local (one process), pool (a process per core), or package.module:Name.")
+    str, typer.Option(help="auto, local (one process), pool (a process per core), flower, or package.module:Name.")
 ]
-Workers = Annotated[int, typer.Option(min=0, help="Worker processes of the pool; 0 takes one per core.")]
+Workers = Annotated[int, typer.Option(min=0, help="Worker processes; 0 takes one per core.")]
 Track = Annotated[
     list[str] | None, typer.Option(help="Also log to tensorboard or mlflow. Repeatable; 'none' for neither.")
 ]

@@ -1,0 +1,117 @@
+"""What a node of Flower runs: any program, as any device, of the experiment that a message brings.
+
+This is to Flower what `worker.py` is to the pool. It must import quickly, because Flower may start a process for every
+message; torch and the rest come with the first one. What it builds then stays for the next.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import math
+import os
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flwr.clientapp import ClientApp
+
+from wayfare.errors import StoreError, WayfareError
+
+if TYPE_CHECKING:
+    from flwr.app import Context, Message
+
+    from wayfare.core.device import Bench
+
+_GRACE = 5.0  # a program stops by itself at the deadline; this long after it, its process is ended
+
+app = ClientApp()
+
+
+def answer(message: Message, context: Context) -> Message:
+    """Do what the message asks; whatever goes wrong is told in the reply."""
+    from flwr.app import ConfigRecord, Message, RecordDict
+
+    outcome: dict[str, Any] = {}
+    records: dict[str, Any] = {}
+    try:
+        records = _perform(message, context, outcome)
+    except StoreError as error:  # a full disk is no fault of the device: leaving it out would change the result
+        outcome = {"stopped": str(error)}
+    except Exception as error:
+        outcome = {"failed": f"{type(error).__name__}: {error}", "detail": traceback.format_exc()}
+    return Message(RecordDict({"outcome": ConfigRecord(outcome), **records}), reply_to=message)
+
+
+app.query()(answer)
+
+
+def _perform(message: Message, context: Context, outcome: dict[str, Any]) -> dict[str, Any]:
+    """Run the program; returns the reply's records, or says in `outcome` why there are none."""
+    from wayfare.core.bundle import Bundle
+    from wayfare.core.protocols import Failure
+    from wayfare.engines import flower_records as records
+    from wayfare.engines.flower_memory import NodeMemories
+    from wayfare.engines.programs import perform
+
+    call: Any = message.content["call"]
+    left = float(call["seconds"])
+    if call["until"]:  # by the one clock: a message may have waited, or be here for the second time
+        left = min(left, float(call["until"]) - time.time())
+    with _signed_in(Path(call["desk"])), _ended_after(left):
+        bench = _bench(call["experiment"], call["folder"])
+        if call["program"] == "ready":
+            return records.write(Bundle())
+        bench.memories = NodeMemories(Path(call["folder"]) / "memory", context.state, call["opening"])
+        told = records.read(message.content)
+        reply = perform(bench, call["program"], call["device"], told, time.monotonic() + left)
+    if isinstance(reply, Failure):
+        outcome |= {"failed": reply.reason, "detail": reply.detail}
+        return {}
+    return records.write(reply)
+
+
+@contextmanager
+def _signed_in(desk: Path) -> Iterator[None]:
+    """Leave this process's number where the engine can find it, on its own machine; refuse if it waits no more."""
+    if desk == Path() or not desk.parent.is_dir():
+        yield
+        return
+    mark = desk / str(os.getpid())
+    try:
+        mark.touch()
+    except FileNotFoundError:
+        raise WayfareError("nobody waits for this reply any more") from None
+    try:
+        yield
+    finally:
+        mark.unlink(missing_ok=True)
+
+
+@contextmanager
+def _ended_after(seconds: float) -> Iterator[None]:
+    """End the process some time after a deadline, even if it hangs in foreign code: Ray or Flower start another."""
+    if math.isfinite(seconds):
+        faulthandler.dump_traceback_later(max(seconds, 0.0) + _GRACE, exit=True)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+@lru_cache(maxsize=1)
+def _bench(experiment: str, folder: str) -> Bench:
+    """The experiment's bench, from its text."""
+    import torch
+
+    from wayfare.engines.programs import keep_freed_memory
+    from wayfare.experiment import Experiment
+
+    if home := os.environ.get("WAYFARE_NODE_HOME"):
+        os.environ["HOME"] = home  # Ray was started with another one
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    return Experiment.from_toml(experiment).bench(Path(folder))
