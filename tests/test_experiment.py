@@ -59,7 +59,7 @@ def made(cls: type, other: bool) -> Any:
     if cls is Places:
         values["sequences"] = 0  # goes with one way of mining only
     if other and cls is Scenes:
-        values |= {"order": "", "nps": False, "tree": "supervised"}  # go with other heads and another mode than the last
+        values |= {"order": "", "nps": False, "tree": "supervised"}  # of other heads, another mode
     if other and cls is Hashing:
         del values["weights"]  # of a network for pictures, and these are features from a file
     if other and issubclass(cls, FedTour):

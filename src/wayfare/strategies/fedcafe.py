@@ -15,7 +15,8 @@ The weights need P_g, which needs every P_k: the server holds the models of one 
 
 Where paper and code differ there is an option. The authors' code is memory = "raw", similar = "clusters",
 aggregation = "code", least = 1, and task.scale = 1 / clients: it divides the hashing loss by their number. a_k is the
-code's, Sim_k / sum Sim, unless aggregation = "paper": Sim is some hundreds, and its softmax gives one client nearly all.
+code's, Sim_k / sum Sim, unless aggregation = "paper": Sim is some hundreds, and its softmax gives one client nearly
+all the weight.
 """
 
 from __future__ import annotations
