@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +15,7 @@ from wayfare.cli.reproduce import Scale, read_plan
 from wayfare.errors import ConfigError
 from wayfare.experiment import Experiment
 from wayfare.reports.compare import Spread
-from wayfare.reports.reproduction import Cell, Paper, Reproduction, Row
+from wayfare.reports.reproduction import Cell, Paper, Reproduction, Row, reproduction
 from wayfare.tasks.places import Places
 
 RECIPES = Path(__file__).parents[1] / "recipes" / "fedvpr"
@@ -384,3 +385,20 @@ def test_a_figure_of_the_split_counts_and_trains_nothing(capsys, monkeypatch, fi
     status, out, _ = call(capsys, "reproduce", f"fedvpr/{figure}", "--engine", "local")
     first, second = counted.values()
     assert status == 0 and f"{first / (first + second):.1%}" in out and "Small scale" in out
+
+
+def test_metrics_as_columns_and_the_baseline_beside_them():
+    seeds = {"test/R@20": (0.25, 0.35), "test/R@50": (0.5, 0.7), "test/frequency R@20": (0.4, 0.4),
+             "test/MAP i2t": (0.1, 0.1), "test/random MAP": (0.07, 0.09)}  # fmt: skip
+    group = SimpleNamespace(
+        records=[SimpleNamespace(summary={})], metric=lambda name: Spread.of(seeds[name]) if name in seeds else None
+    )
+    cells = {"a": Cell(paper=30.0, also={"test/R@50": 55.0, "test/R@100": math.nan})}
+    runs = SimpleNamespace(groups=[group])
+    found = reproduction(Paper("T", "test/R@20", "%", floor="frequency"), cells, runs, "")
+    assert found.rows[0].also["test/R@50"] == pytest.approx((60.0, 14.1421356))  # 50 and 70
+    assert found.rows[0].also["test/R@100"] is None
+    assert found.floor == pytest.approx({"test/R@20": 40.0})  # of R@50 there is none
+    assert "The frequency baseline, with nothing trained: test/R@20 40.0." in found.notes
+    one_for_all = reproduction(Paper("T", "test/MAP i2t", floor="random"), {"a": Cell()}, runs, "")
+    assert one_for_all.floor == pytest.approx({"test/MAP": 0.08})

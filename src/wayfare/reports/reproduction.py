@@ -264,10 +264,16 @@ def reproduction(
 
 
 def _floor(paper: Paper, cells: Mapping[str, Cell], group: Group, factor: float) -> dict[str, float]:
-    """The baseline's values of the table's metrics: "test/frequency R@20" for "test/R@20"."""
-    shown = dict.fromkeys([paper.metric, *(what for cell in cells.values() for what in cell.also if "/" in what)])
-    found = {name: group.metric(name.replace("/", f"/{paper.floor} ", 1)) for name in shown}
-    return {name: factor * spread.mean for name, spread in found.items() if spread is not None}
+    """The baseline's values of the table's metrics: "test/frequency R@20" for "test/R@20"; "test/random MAP" for both
+    "test/MAP i2t" and "test/MAP t2i" where there is but one for all directions."""
+    found: dict[str, float] = {}
+    for name in (paper.metric, *(what for cell in cells.values() for what in cell.also if "/" in what)):
+        for measured in (name, name.rpartition(" ")[0]):
+            spread = group.metric(measured.replace("/", f"/{paper.floor} ", 1)) if measured else None
+            if spread is not None:
+                found[measured] = factor * spread.mean
+                break
+    return found
 
 
 # Further columns that are in a run's folder
