@@ -20,13 +20,14 @@ CLASSES = ("cat", "dog", "owl")
 
 
 def photograph(root: Path) -> None:
-    """root/NAME/CLASS/NAME-k.png for everybody, and all of them in root/all; each picture is another."""
+    """root/NAME/train/CLASS/NAME-k.png for everybody, some to test with, and all in root/all; no picture is twice."""
     for person, name in enumerate(NAMES):
         for label, kind in enumerate(CLASSES):
-            for k in range(8 + 4 * person + label):
+            for k in range(9 + 4 * person + label):
                 noise = rng_for("households", name, kind, k).integers(0, 120, (8, 8, 3))
                 noise[..., label] += 120
-                for place in (root / name, root / "all"):
+                part = "test" if k < 2 else "train"
+                for place in (root / name / part, root / "all" / part):
                     (place / kind).mkdir(parents=True, exist_ok=True)
                     Image.fromarray(noise.astype(np.uint8)).save(place / kind / f"{name}-{k:02}.png")
 

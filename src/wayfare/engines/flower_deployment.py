@@ -78,10 +78,11 @@ def greet(grid: Any, nodes: Iterable[int], experiment: str, seconds: float = _HE
     guests: dict[int, Guest | Failure] = {}
     end = time.monotonic() + seconds
     while asked and time.monotonic() < end:
-        for reply in grid.pull_messages(list(asked)):
+        replies = list(grid.pull_messages(list(asked)))
+        for reply in replies:
             asked.discard(reply.metadata.reply_to_message_id)
             guests[reply.metadata.src_node_id] = _guest(reply)
-        if asked:
+        if not replies:
             time.sleep(_NAP)
     return guests
 
