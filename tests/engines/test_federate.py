@@ -5,6 +5,7 @@ import stat
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -35,10 +36,13 @@ class Grid:
     def __init__(self, root: Path, names=households.NAMES, state: Path | None = None):
         self.root, self.state = root, state or root / "state"
         self.names = dict(enumerate(names, start=7))  # by node number
-        self.contexts, self.waiting, self.heard = {}, {}, []
+        self.contexts, self.waiting, self.heard, self.keys = {}, {}, [], {}
 
     def get_node_ids(self):
         return list(self.names)
+
+    def get_nodes(self):
+        return [SimpleNamespace(node_id=node, name=self.keys.get(node, "")) for node in self.names]
 
     def push_messages(self, messages):
         for message in messages:
@@ -184,11 +188,13 @@ def test_other_classes_twins_and_those_who_do_not_come(homes, identity, tmp_path
         for kind in ("cat", "dog"):
             (tmp_path / "zoe" / part / kind).symlink_to(homes / "anna" / part / kind)
     (tmp_path / "anna").symlink_to(homes / "anna")
-    grid, events = Grid(tmp_path, ("zoe", "anna", "anna")), []
+    grid, events = Grid(tmp_path, ("zoe", "anna", "anna", "anna")), []
+    grid.keys[10] = "bert"
     with pytest.raises(ConfigError, match="1 of 2 nodes came"):
         gather(grid, households.experiment(homes), 2, (), 0.5, said(events))
     warnings = " ".join(data["text"] for event, data in events if event == "warning")
     assert "'zoe' has other classes" in warnings and "another 'anna'" in warnings
+    assert "its key is that of 'bert'" in warnings
 
 
 # ---- keys, and the real thing

@@ -54,7 +54,7 @@ class Deployment:
         new = set(self.grid.get_node_ids()) - self._known
         for node, guest in greet(self.grid, sorted(new), self._experiment).items():
             self._known.add(node)
-            if isinstance(guest, Guest) and guest.name in self._homes:
+            if isinstance(guest, Guest) and guest.name in self._homes:  # its key's name, where nodes have keys
                 self._homes[guest.name] = node
         return ""
 
@@ -66,28 +66,36 @@ class Deployment:
 
 
 def greet(grid: Any, nodes: Iterable[int], experiment: str, seconds: float = _HELLO) -> dict[int, Guest | Failure]:
-    """Ask nodes who they are. One that gives no answer in time is not among the results."""
+    """Ask nodes who they are. One that gives no answer in time is not among the results.
+
+    Where nodes have keys, each key was registered under a name, and its owner cannot take another.
+    """
     from flwr.app import ConfigRecord, Message, RecordDict
 
+    nodes = list(nodes)
+    if not nodes:
+        return {}
+    registered = {int(node.node_id): str(node.name) for node in grid.get_nodes()}
     call = {"program": HELLO, "experiment": experiment, "seconds": seconds, "until": 0.0, "desk": ""}
     messages = [
         Message(RecordDict({"call": ConfigRecord(dict(call))}), dst_node_id=node, message_type="query", ttl=seconds)
         for node in nodes
     ]
-    asked = {str(id) for id in grid.push_messages(messages)} if messages else set()
+    asked = {str(id) for id in grid.push_messages(messages)}
     guests: dict[int, Guest | Failure] = {}
     end = time.monotonic() + seconds
     while asked and time.monotonic() < end:
         replies = list(grid.pull_messages(list(asked)))
         for reply in replies:
             asked.discard(reply.metadata.reply_to_message_id)
-            guests[reply.metadata.src_node_id] = _guest(reply)
+            node = int(reply.metadata.src_node_id)
+            guests[node] = _guest(reply, registered.get(node, ""))
         if not replies:
             time.sleep(_NAP)
     return guests
 
 
-def _guest(reply: Any) -> Guest | Failure:
+def _guest(reply: Any, registered: str) -> Guest | Failure:
     if reply.has_error():
         return Failure(f"its node failed: {str(reply.error.reason).partition(chr(10))[0]}")
     outcome = reply.content.get("outcome", {})
@@ -103,4 +111,6 @@ def _guest(reply: Any) -> Guest | Failure:
         return Failure("malformed: it does not say who it is")
     if not isinstance(samples, int) or samples < 1:
         return Failure(f"it has {samples} samples")
+    if registered and registered != name:
+        return Failure(f"it calls itself {name!r}, but its key is that of {registered!r}")
     return Guest(name, samples, classes)
