@@ -103,8 +103,8 @@ def serve(
         for key in keys:
             _register(key, env)
         hear("listening", {"address": str(listen), "nodes": nodes})
-        called([program("flwr"), "run", str(place / "app"), _LINK], env)
-        return _outcome(place, process, env, log, hear)
+        begun = called([program("flwr"), "run", str(place / "app"), _LINK, "--format", "json"], env)
+        return _outcome(place, process, str(json.loads(begun)["run-id"]), env, log, hear)
 
 
 def _job(experiment: Experiment | None, folder: Path, nodes: int, wait: float, rounds: int) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def _wait_until_up(listen: Address, certificates: Path | None, process: Any, log
     raise WayfareError(f"Flower's SuperLink does not answer on {listen.near}: {reason}")
 
 
-def _outcome(place: Path, process: Any, env: dict[str, str], log: Path, hear: Listener) -> dict[str, Any]:
+def _outcome(place: Path, process: Any, run: str, env: dict[str, str], log: Path, hear: Listener) -> dict[str, Any]:
     """Pass on what is heard until the run is over."""
     events, asked = _events(place / "events.jsonl"), time.monotonic()
     done = place / "outcome.json"
@@ -211,12 +211,15 @@ def _outcome(place: Path, process: Any, env: dict[str, str], log: Path, hear: Li
             raise WayfareError(f"Flower's SuperLink has ended:\n{tail(log)}")
         if time.monotonic() - asked > _ASK:
             asked = time.monotonic()
-            state = called([program("flwr"), "list", _LINK, "--format", "json"], env)
-            if '"finished' in state and not done.exists():
-                time.sleep(2 * _LOOK)
-                if not done.exists():
-                    raise WayfareError(f"the server's process has ended without a word:\n{tail(log)}")
+            if _is_over(run, env) and not done.exists():
+                raise WayfareError(f"the server's process has ended without a word:\n{tail(log)}")
         time.sleep(_LOOK)
+
+
+def _is_over(run: str, env: dict[str, str]) -> bool:
+    """Whether Flower takes the run for finished."""
+    told = json.loads(called([program("flwr"), "list", _LINK, "--run-id", run, "--format", "json"], env))
+    return any(str(each.get("status", "")).startswith("finished") for each in told.get("runs", []))
 
 
 def _events(path: Path) -> Iterator[list[dict[str, Any]]]:
