@@ -2,6 +2,7 @@
 
 import json
 import stat
+from contextlib import ExitStack
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,7 +14,7 @@ import households
 from wayfare.data.partition.joined import Joined
 from wayfare.deploy.household import check_federable, checked, own
 from wayfare.errors import ConfigError, DataError
-from wayfare.experiment import Experiment
+from wayfare.experiment import Evaluation, Experiment
 from wayfare.runner import run
 from wayfare.strategies.centralised import Centralised
 from wayfare.strategies.scaffold import Scaffold
@@ -212,3 +213,37 @@ def test_keys(tmp_path):
     assert (tmp_path / "k/ca.crt").read_bytes() == before
     with pytest.raises(ConfigError, match="node's name"):
         make_keys(tmp_path / "k", ["../anna"], ["x"])
+
+
+@needs_flower
+def test_three_nodes_over_tls_and_a_stranger(homes, tmp_path):
+    """The programs of Flower, on loopback. It takes one to two minutes, nearly all of it Flower's start of processes."""
+    from wayfare.deploy.flower_tools import environment, started, tail
+    from wayfare.deploy.keys import make_keys
+    from wayfare.deploy.node import Node, _free_port
+    from wayfare.deploy.server import Address, serve
+
+    experiment = replace(households.experiment(homes, Scaffold()), evaluation=Evaluation(every=0, holdout=0.2))
+    local = run(replace(experiment, partition=households.dealt(homes)), tmp_path / "local", "local")
+    make_keys(tmp_path / "keys", households.NAMES, ["127.0.0.1"])
+    make_keys(tmp_path / "stranger", ["anna"], ["127.0.0.1"])
+    address, stranger = Address("127.0.0.1", _free_port()), tmp_path / "homes" / "stranger"
+    processes = {}
+
+    def start(name, home, key):
+        node = Node(address, homes / name, name, home, key, tmp_path / "keys/ca.crt")
+        processes[home.name] = stack.enter_context(started(node.command(), environment(home / "flower"), home / "log"))
+
+    def hear(event, data):
+        if event == "listening":
+            start("anna", stranger, tmp_path / "stranger/nodes/anna")
+            for name in households.NAMES:
+                start(name, tmp_path / "homes" / name, tmp_path / "keys/nodes" / name)
+
+    with ExitStack() as stack:
+        summary = serve(experiment, tmp_path / "run", address, tmp_path / "keys", 0, 200, hear)
+        assert processes["stranger"].poll() is not None, tail(stranger / "log")
+        assert all(processes[name].poll() is None for name in households.NAMES)
+    assert "No SuperNode found with the given public key" in tail(stranger / "log", 50)
+    assert summary["model_sha256"] == local["model_sha256"] and summary["bytes_up"] == local["bytes_up"]
+    assert summary["refused"] == 0 and summary["cold"] == 0
