@@ -22,7 +22,6 @@ JOB = "WAYFARE_JOB"
 app = ServerApp()
 
 
-@app.main()
 def main(grid: Grid, context: Context) -> None:
     """Play the job, and leave its outcome beside it."""
     place = Path(os.environ[JOB])
@@ -42,3 +41,6 @@ def main(grid: Grid, context: Context) -> None:
     kept = place.with_name("outcome.part")
     kept.write_text(json.dumps(outcome, default=str), encoding="utf-8")
     kept.replace(place.with_name("outcome.json"))
+
+
+app.main()(main)

@@ -119,7 +119,10 @@ def join(
     node = Node(Address.read(server), photos, name, place, key, authority)
     status = node.join()
     if status:
-        raise WayfareError(f"Flower's node ended with status {status}: what it said is above")
+        raise WayfareError(
+            f"Flower's node ended with status {status}: what it said is above. Where it could not be activated, the "
+            "server does not know its key: make it with `wayfare federate keys` in the folder that the server uses"
+        )
 
 
 @federate.command()

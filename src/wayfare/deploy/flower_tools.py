@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import shutil
 import signal
@@ -42,12 +43,18 @@ def started(command: Sequence[str], env: Mapping[str, str], log: Path | None) ->
             log.parent.mkdir(parents=True, exist_ok=True)
             out = stack.enter_context(log.open("ab"))
         process = subprocess.Popen(
-            list(command), env=dict(env), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
-        )
+            list(command), env=dict(env), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
+            preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+        )  # fmt: skip
         try:
             yield process
         finally:
             _end(process)
+
+
+def _end_with_parent() -> None:
+    """Before the program begins: if we are killed, it is to end too, or it would keep the port."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
