@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from wayfare.deploy.flower_tools import environment, program, started
 from wayfare.deploy.keys import check_name
 from wayfare.deploy.server import Address
 from wayfare.errors import ConfigError
+
+_TRIES, _PAUSE = 6, 5.0  # times that a node tries to join, and seconds between
+_LONG = 60.0  # seconds after which it had joined: the tries begin anew
 
 
 @dataclass(frozen=True)
@@ -54,9 +58,19 @@ class Node:
         return [*command, *keys, "--auth-supernode-private-key", str(self.key.absolute())]
 
     def join(self, log: Path | None = None) -> int:
-        """Take part until interrupted; returns the program's exit status."""
-        with started(self.command(), environment(self.home / "flower"), log) as process:
-            return process.wait()
+        """Take part until interrupted; returns the program's exit status.
+
+        A node that comes before its server has registered the keys is refused, so it tries a few times.
+        """
+        left = _TRIES
+        while True:
+            began = time.monotonic()
+            with started(self.command(), environment(self.home / "flower"), log) as process:
+                status = process.wait()
+            left = _TRIES if time.monotonic() - began > _LONG else left - 1
+            if status == 0 or not left:
+                return status
+            time.sleep(_PAUSE)
 
 
 def _free_port() -> int:
