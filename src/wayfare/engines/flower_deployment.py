@@ -81,23 +81,21 @@ def greet(grid: Any, nodes: Iterable[int], experiment: str, seconds: float = _HE
         Message(RecordDict({"call": ConfigRecord(dict(call))}), dst_node_id=node, message_type="query", ttl=seconds)
         for node in nodes
     ]
-    asked = {str(id) for id in grid.push_messages(messages)}
+    asked = {str(id): node for id, node in zip(grid.push_messages(messages), nodes)}
     guests: dict[int, Guest | Failure] = {}
     end = time.monotonic() + seconds
     while asked and time.monotonic() < end:
         replies = list(grid.pull_messages(list(asked)))
         for reply in replies:
-            asked.discard(reply.metadata.reply_to_message_id)
-            node = int(reply.metadata.src_node_id)
-            guests[node] = _guest(reply, registered.get(node, ""))
+            node = asked.pop(reply.metadata.reply_to_message_id, None)
+            if node is not None and not reply.has_error():  # an error is Flower's: the node is away, and may come back
+                guests[node] = _guest(reply, registered.get(node, ""))
         if not replies:
             time.sleep(_NAP)
     return guests
 
 
 def _guest(reply: Any, registered: str) -> Guest | Failure:
-    if reply.has_error():
-        return Failure(f"its node failed: {str(reply.error.reason).partition(chr(10))[0]}")
     outcome = reply.content.get("outcome", {})
     for key in ("failed", "stopped"):
         if key in outcome:
