@@ -9,6 +9,7 @@ from __future__ import annotations
 import faulthandler
 import math
 import os
+import sys
 import time
 import traceback
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from flwr.clientapp import ClientApp
 
@@ -24,6 +26,7 @@ from wayfare.errors import StoreError, WayfareError
 if TYPE_CHECKING:
     from flwr.app import Context, Message
 
+    from wayfare.core.bundle import Bundle
     from wayfare.core.device import Bench
 
 _GRACE = 5.0  # a program stops by itself at the deadline; this long after it, its process is ended
@@ -37,16 +40,27 @@ def answer(message: Message, context: Context) -> Message:
 
     outcome: dict[str, Any] = {}
     records: dict[str, Any] = {}
+    at_home = "photos" in context.node_config
     try:
         records = _perform(message, context, outcome)
     except StoreError as error:  # a full disk is no fault of the device: leaving it out would change the result
         outcome = {"stopped": str(error)}
     except Exception as error:
         outcome = {"failed": f"{type(error).__name__}: {error}", "detail": traceback.format_exc()}
+    if at_home and outcome:
+        outcome = _discreet(outcome)
     return Message(RecordDict({"outcome": ConfigRecord(outcome), **records}), reply_to=message)
 
 
 app.query()(answer)
+
+
+def _discreet(outcome: dict[str, Any]) -> dict[str, Any]:
+    """What goes wrong with somebody's own photographs is told there: messages name files. The server hears its kind."""
+    key = next(iter(outcome))
+    print(f"{outcome[key]}\n{outcome.get('detail', '')}", file=sys.stderr, flush=True)
+    kind = "StoreError" if key == "stopped" else str(outcome[key]).partition(":")[0]
+    return {"failed": f"{kind}: the node's own log says more"}
 
 
 def _perform(message: Message, context: Context, outcome: dict[str, Any]) -> dict[str, Any]:
@@ -58,14 +72,19 @@ def _perform(message: Message, context: Context, outcome: dict[str, Any]) -> dic
     from wayfare.engines.programs import perform
 
     call: Any = message.content["call"]
+    node: Any = context.node_config
+    home, photos = Path(str(node.get("home", ""))), str(node.get("photos", ""))  # none in a simulation
     left = float(call["seconds"])
     if call["until"]:  # by the one clock: a message may have waited, or be here for the second time
         left = min(left, float(call["until"]) - time.time())
     with _signed_in(Path(call["desk"])), _ended_after(left):
-        bench = _bench(call["experiment"], call["folder"])
+        if call["program"] == "hello":
+            return records.write(_about(call["experiment"], photos, str(node["name"])))
+        folder = home / "runs" / quote(call["folder"], safe="") if photos else Path(call["folder"])
+        bench = _bench(call["experiment"], str(folder), photos, str(node.get("name", "")))
         if call["program"] == "ready":
             return records.write(Bundle())
-        bench.memories = NodeMemories(Path(call["folder"]) / "memory", context.state, call["opening"])
+        bench.memories = NodeMemories(folder / "memory", context.state, call["opening"])
         told = records.read(message.content)
         reply = perform(bench, call["program"], call["device"], told, time.monotonic() + left)
     if isinstance(reply, Failure):
@@ -102,9 +121,19 @@ def _ended_after(seconds: float) -> Iterator[None]:
         faulthandler.cancel_dump_traceback_later()
 
 
+def _about(experiment: str, photos: str, name: str) -> Bundle:
+    """What a node tells about itself when a federation gathers."""
+    from wayfare.core.bundle import Bundle
+    from wayfare.deploy.household import digest_of, own
+    from wayfare.experiment import Experiment
+
+    task = own(Experiment.from_toml(experiment), photos).task
+    return Bundle({}, {"name": name, "samples": int(task.samples), "classes": digest_of(task.classes)})
+
+
 @lru_cache(maxsize=1)
-def _bench(experiment: str, folder: str) -> Bench:
-    """The experiment's bench, from its text."""
+def _bench(experiment: str, folder: str, photos: str, name: str) -> Bench:
+    """The experiment's bench, from its text; on somebody's own photographs, if there are such."""
     import torch
 
     from wayfare.engines.programs import keep_freed_memory
@@ -114,4 +143,9 @@ def _bench(experiment: str, folder: str) -> Bench:
         os.environ["HOME"] = home  # Ray was started with another one
     torch.set_num_threads(1)
     keep_freed_memory()
-    return Experiment.from_toml(experiment).bench(Path(folder))
+    made = Experiment.from_toml(experiment)
+    if photos:
+        from wayfare.deploy.household import checked, own
+
+        made = checked(own(made, photos), name)
+    return made.bench(Path(folder))

@@ -417,6 +417,9 @@ def _model_file(state: Bundle, round: int) -> bytes:
 def partition_summary(split: Population, experiment: Experiment) -> dict[str, Any]:
     """Who has what, for people: statistics, the first clients' label counts, maps of photographs, semantic clusters."""
     task = experiment.task
+    if split.provenance.get("rule") == "joined":  # whose samples nobody here has
+        table = {key.removeprefix("size_"): value for key, value in describe(split).items()}
+        return {"provenance": split.provenance, "table": table | {"clients": len(split)}}
     shown = split if len(split) <= _DESCRIBED else split.select(range(_DESCRIBED))
     table = describe(shown, task.labels, len(task.classes)) if task.labels is not None else describe(shown)
     renamed = {key.removeprefix("size_"): value for key, value in table.items() if key != "classes"}

@@ -55,7 +55,7 @@ BUNDLE = Bundle(
 class Nodes:
     """A link to nodes that are calls of the app, answered when looked for: the last asked first."""
 
-    workers, nap, ours = 2, 0.0, True
+    workers, nap, ours, place = 2, 0.0, True, ""
 
     def __init__(self):
         from wayfare.flower_app import app

@@ -38,6 +38,7 @@ class Link(Protocol):
     workers: int  # devices that can run at the same time
     nap: float  # seconds between two looks for replies
     ours: bool  # whether the nodes are part of this run: they share its clock, and a full disk there ends it
+    place: str  # what nodes call this run, where they cannot see its folder; else ""
 
     def home(self, device: str) -> int:
         """The number of the node that this device is."""
@@ -59,7 +60,7 @@ class Flower(AbstractContextManager["Flower"]):
     """Runs devices on Flower's nodes."""
 
     def __init__(self, workers: int = 0, link: Link | None = None) -> None:
-        require()
+        require(*(("flwr",) if link is not None else ("flwr", "ray")))
         self.workers = workers or os.cpu_count() or 1
         self._link = link
         self._opening, self._spec, self._folder, self._devices = 0, "", "", 0
@@ -128,9 +129,9 @@ class Flower(AbstractContextManager["Flower"]):
         messages = []
         for _, device, message in fresh:
             call: dict[str, Any] = {
-                "program": program, "device": device, "experiment": self._spec, "folder": self._folder,
-                "opening": self._opening, "seconds": left, "until": time.time() + left if link.ours else 0.0,
-                "desk": desk,
+                "program": program, "device": device, "experiment": self._spec,
+                "folder": link.place or self._folder, "opening": self._opening, "seconds": left,
+                "until": time.time() + left if link.ours else 0.0, "desk": desk,
             }  # fmt: skip
             content = RecordDict({"call": ConfigRecord(call), **writer.write(message)})
             # Flower drops a message some time after nobody waits for its reply any more

@@ -40,9 +40,9 @@ _STOP = 60.0  # seconds within which it must be gone
 _NODES = 64  # at most: Flower looks at each of them ten times a second
 
 
-def require() -> None:
-    """Refuse to go on without Flower."""
-    missing = [name for name in ("flwr", "ray") if find_spec(name) is None]
+def require(*packages: str) -> None:
+    """Refuse to go on without these packages."""
+    missing = [name for name in packages if find_spec(name) is None]
     if missing:
         raise ConfigError(
             f"the engine 'flower' needs {' and '.join(missing)}, which is not installed: pip install 'wayfare[flower]'"
@@ -54,6 +54,7 @@ class Simulation:
 
     nap = 0.005  # seconds between two looks for replies
     ours = True
+    place = ""
 
     def __init__(self, devices: int, workers: int) -> None:
         os.environ.update(QUIET)

@@ -1,0 +1,25 @@
+"""wayfare explain-traffic: what leaves a device."""
+
+from __future__ import annotations
+
+import typer
+
+from wayfare.cli.console import Json, Recipe, Settings, answer, parse_settings, recipe_path
+
+
+def explain_traffic(recipe: Recipe, set_: Settings = None, json: Json = False) -> None:
+    """Show what leaves a device under an experiment, and what that could reveal.
+
+    One device's round is rehearsed here, with one step of training: names, shapes and bytes are those of the message
+    that it would send.
+    """
+    from wayfare.experiment import Experiment
+    from wayfare.reports.traffic import explain, traffic_page
+
+    found = explain(Experiment.read(recipe_path(recipe), parse_settings(set_)))
+    answer(found, json, traffic_page(found))
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register this command."""
+    app.command("explain-traffic")(explain_traffic)

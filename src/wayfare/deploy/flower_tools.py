@@ -1,0 +1,90 @@
+"""Flower's own programs: where they are, their environment, how they are started and ended."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from wayfare.engines.flower_simulation import QUIET, require
+from wayfare.errors import ConfigError, WayfareError
+
+_END = 15.0  # seconds that a program has to end by itself
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    """For Flower's programs: nothing is reported or installed, and everything that they keep is in `home`."""
+    here = str(Path(sys.executable).parent)
+    path = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])  # they start each other by name
+    return {**os.environ, **QUIET, "PATH": path, "FLWR_HOME": str(home.absolute()), **more}
+
+
+def program(name: str) -> str:
+    """Where this program of Flower is."""
+    require("flwr")
+    found = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
+    if found is None:
+        raise ConfigError(f"Flower's program {name!r} is not beside {sys.executable}: pip install 'wayfare[flower]'")
+    return found
+
+
+@contextlib.contextmanager
+def started(command: Sequence[str], env: Mapping[str, str], log: Path | None) -> Iterator[subprocess.Popen[bytes]]:
+    """A program in the background, with a process group of its own; all of the group is ended at the end."""
+    with contextlib.ExitStack() as stack:
+        out = None
+        if log is not None:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            out = stack.enter_context(log.open("ab"))
+        process = subprocess.Popen(
+            list(command), env=dict(env), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
+            preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+        )  # fmt: skip
+        try:
+            yield process
+        finally:
+            _end(process)
+
+
+def _end_with_parent() -> None:
+    """Before the program begins: if we are killed, it is to end too, or it would keep the port."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, sign)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_END)
+
+
+def called(command: Sequence[str], env: Mapping[str, str], seconds: float = 120.0) -> str:
+    """Run a program to its end; returns what it wrote."""
+    try:
+        done = subprocess.run(
+            list(command), env=dict(env), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds
+        )
+    except subprocess.TimeoutExpired as error:
+        raise WayfareError(f"`{_short(command)}` did not end within {seconds:.0f} s") from error
+    if done.returncode:
+        raise WayfareError(f"`{_short(command)}` failed: {(done.stderr or done.stdout).strip()[-1000:]}")
+    return done.stdout
+
+
+def _short(command: Sequence[str]) -> str:
+    return " ".join([Path(command[0]).name, *command[1:3]])
+
+
+def tail(log: Path, lines: int = 15) -> str:
+    """The end of a log."""
+    try:
+        return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+    except OSError:
+        return ""

@@ -1,0 +1,273 @@
+"""A federation of real devices: nodes with folders of their own, in this process, and then over SuperLink and TLS."""
+
+import json
+import stat
+from contextlib import ExitStack
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import households
+from wayfare.cli import main
+from wayfare.data.partition.joined import Joined
+from wayfare.deploy.household import check_federable, checked, own
+from wayfare.errors import ConfigError, DataError
+from wayfare.experiment import Evaluation, Experiment
+from wayfare.runner import run
+from wayfare.strategies.centralised import Centralised
+from wayfare.strategies.scaffold import Scaffold
+from wayfare.topologies.hierarchy import Hierarchy
+
+needs_flower = pytest.mark.skipif(find_spec("flwr") is None, reason="Flower is not installed: wayfare[flower]")
+
+
+@pytest.fixture(scope="module")
+def homes(tmp_path_factory):
+    """The households' folders."""
+    root = tmp_path_factory.mktemp("households")
+    households.photograph(root)
+    return root
+
+
+class Grid:
+    """Flower's grid with nodes that are calls of the app, each with its own photographs."""
+
+    def __init__(self, root: Path, names=households.NAMES, state: Path | None = None):
+        self.root, self.state = root, state or root / "state"
+        self.names = dict(enumerate(names, start=7))  # by node number
+        self.contexts, self.waiting, self.heard, self.keys = {}, {}, [], {}
+
+    def get_node_ids(self):
+        return list(self.names)
+
+    def get_nodes(self):
+        return [SimpleNamespace(node_id=node, name=self.keys.get(node, "")) for node in self.names]
+
+    def push_messages(self, messages):
+        for message in messages:
+            message.metadata.__dict__["_message_id"] = f"{len(self.heard)}"
+            self.heard.append(message)
+            self.waiting[message.metadata.message_id] = message
+        return [message.metadata.message_id for message in messages]
+
+    def pull_messages(self, ids):
+        from wayfare.flower_app import app
+
+        message = self.waiting.pop(next(reversed([id for id in ids if id in self.waiting])))
+        node = message.metadata.dst_node_id
+        reply = app(message, self.context(node))
+        reply.metadata.__dict__["_src_node_id"] = node
+        return [reply]
+
+    def context(self, node):
+        from flwr.app import Context, RecordDict
+
+        name = self.names[node]
+        settings = {"photos": str(self.root / name), "name": name, "home": str(self.state / name)}
+        return self.contexts.setdefault(node, Context(1, node, settings, RecordDict(), {}))
+
+
+@pytest.fixture
+def identity(monkeypatch):
+    """Flower's messages want to know who they are from."""
+    from flwr.supercore.task_identity import TaskIdentity
+
+    for name, value in (("_run_id", 1), ("_node_id", 1), ("_task_id", 1)):
+        monkeypatch.setattr(TaskIdentity, name, value)
+
+
+def job(experiment, folder, nodes=3, **more):
+    text = experiment.to_toml()
+    return {"experiment": text, "folder": str(folder), "run": "r1", "nodes": nodes, "wait": 5, "rounds": 0, **more}
+
+
+def said(events):
+    return lambda event, data: events.append((event, data))
+
+
+# ---- what a node makes of an experiment
+
+
+def test_a_joined_population_by_hand():
+    split = Joined(("anna", "bert"), (2, 3))(None, None)
+    assert [list(split[i]) for i in range(2)] == [[0, 1], [0, 1, 2]]
+    assert (
+        [split.id(i) for i in range(2)]
+        == ["c0", "c1"]
+        == [Joined(("anna", "bert"), (2, 3)).client(n) for n in ("anna", "bert")]
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "sizes", "wrong"),
+    [
+        ((), (), "names"),
+        (("a",), (1, 2), "one size per name"),
+        (("a", "a"), (1, 2), "same name"),
+        (("a",), (0,), "no sam"),
+    ],
+)
+def test_impossible_populations(names, sizes, wrong):
+    with pytest.raises(ConfigError, match=wrong):
+        Joined(names, sizes)
+
+
+def test_what_cannot_be_federated(homes):
+    experiment = households.experiment(homes)
+    for other, wrong in [
+        (Experiment(), "reads no folder"),
+        (replace(experiment, strategy=Centralised()), "stay where they are"),
+        (replace(experiment, topology=Hierarchy(groups=2)), "simulation only"),
+    ]:
+        with pytest.raises(ConfigError, match=wrong):
+            check_federable(other)
+
+
+def test_a_node_that_has_changed_or_never_joined(homes):
+    anna = own(households.experiment(homes), str(homes / "anna"))
+    there = anna.task.samples
+    assert checked(replace(anna, partition=Joined(("anna",), (there,))), "anna").task.path == str(homes / "anna")
+    with pytest.raises(DataError, match=f"{there} samples, and {there + 1} when"):
+        checked(replace(anna, partition=Joined(("anna",), (there + 1,))), "anna")
+    with pytest.raises(ConfigError, match="has not joined"):
+        checked(replace(anna, partition=Joined(("bert",), (there,))), "anna")
+
+
+# ---- a whole run, nodes in this process
+
+
+@needs_flower
+@pytest.mark.parametrize("strategy", [None, Scaffold()], ids=["fedavg", "scaffold"])
+def test_the_model_is_that_of_a_local_run(strategy, homes, identity, tmp_path):
+    from wayfare.deploy.play import play
+
+    experiment = households.experiment(homes, strategy)
+    local = run(replace(experiment, partition=households.dealt(homes)), tmp_path / "local", "local")
+    events = []
+    summary = play(Grid(homes, state=tmp_path / "state"), job(experiment, tmp_path / "run"), said(events))
+    assert summary["model_sha256"] == local["model_sha256"] and summary["metrics"] == local["metrics"]
+    assert summary["refused"] == 0 and summary["bytes_up"] == local["bytes_up"]
+    assert [data["name"] for event, data in events if event == "node"] == list(households.NAMES)
+    rows = json.loads((tmp_path / "run/flower/nodes.json").read_text())
+    assert [(row["device"], row["name"]) for row in rows] == [("c0", "anna"), ("c1", "bert"), ("c2", "carl")]
+
+
+@needs_flower
+def test_a_server_goes_on_with_its_run_and_nodes_under_other_numbers(homes, identity, tmp_path):
+    from wayfare.deploy.play import play
+
+    experiment = households.experiment(homes, Scaffold(), rounds=4)
+    whole = play(Grid(homes, state=tmp_path / "a"), job(experiment, tmp_path / "whole"), said([]))
+    short = replace(experiment, rounds=2)
+    play(Grid(homes, state=tmp_path / "b"), job(short, tmp_path / "run"), said([]))
+    back = Grid(homes, ("carl", "anna", "bert"), tmp_path / "b")  # started anew: only their disks remember
+    summary = play(back, job(short, tmp_path / "run", rounds=4), said([]))
+    assert summary["model_sha256"] == whole["model_sha256"] and summary["cold"] == 0
+
+
+@needs_flower
+def test_what_is_wrong_with_a_nodes_photographs_is_told_there_only(homes, identity, tmp_path, capfd):
+    from wayfare.deploy.play import gather
+
+    grid = Grid(homes, ("nobody", "anna"))
+    events = []
+    found = gather(grid, households.experiment(homes), 1, (), 5, said(events))
+    assert list(found) == ["anna"]
+    [warning] = [data["text"] for event, data in events if event == "warning"]
+    assert "DataError" in warning and str(homes) not in warning
+    assert str(homes / "nobody") in capfd.readouterr().err
+
+
+@needs_flower
+def test_other_classes_twins_and_those_who_do_not_come(homes, identity, tmp_path):
+    from wayfare.deploy.play import gather
+
+    for part in ("train", "test"):
+        (tmp_path / "zoe" / part).mkdir(parents=True)
+        for kind in ("cat", "dog"):
+            (tmp_path / "zoe" / part / kind).symlink_to(homes / "anna" / part / kind)
+    (tmp_path / "anna").symlink_to(homes / "anna")
+    grid, events = Grid(tmp_path, ("zoe", "anna", "anna", "anna")), []
+    grid.keys[10] = "bert"
+    with pytest.raises(ConfigError, match="1 of 2 nodes came"):
+        gather(grid, households.experiment(homes), 2, (), 0.5, said(events))
+    warnings = " ".join(data["text"] for event, data in events if event == "warning")
+    assert "'zoe' has other classes" in warnings and "another 'anna'" in warnings
+    assert "its key is that of 'bert'" in warnings
+
+
+# ---- the commands, as far as they go without Flower's programs
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wrong"),
+    [
+        (["server"], "--recipe is wanted"),
+        (["server", "--resume"], "--resume goes on with the run in --out"),
+        (["server", "--recipe", "quickstart", "--nodes", "1", "--out", "new"], "reads no folder"),
+        (["server", "--recipe", "quickstart"], "--nodes is wanted"),
+        (["server", "--recipe", "quickstart", "--listen", "nowhere"], "is not an address"),
+        (["join", "--server", "localhost:1", "--photos", "missing", "--as", "x"], "no such folder"),
+        (["join", "--server", "localhost:1", "--photos", ".", "--as", "a b"], "cannot be a node's name"),
+        (["join", "--server", "localhost:1", "--photos", ".", "--as", "x", "--key", "k"], "belong together"),
+        (["status", "."], "holds no federation"),
+    ],
+)
+def test_wrong_use_is_explained(arguments, wrong, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["federate", *arguments]) in (1, 2)
+    assert wrong in " ".join(capsys.readouterr().err.split())
+
+
+# ---- keys, and the real thing
+
+
+@needs_flower
+def test_keys(tmp_path):
+    from wayfare.deploy.keys import make_keys
+
+    made = make_keys(tmp_path / "k", ["anna"], ["localhost", "127.0.0.1"])
+    assert sorted(path.name for path in made) == ["anna", "anna.pub", "ca.crt", "ca.key", "server.key", "server.pem"]
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in made)
+    before = (tmp_path / "k/ca.crt").read_bytes()
+    assert [path.name for path in make_keys(tmp_path / "k", ["anna", "bert"], ["x"])] == ["bert", "bert.pub"]
+    assert (tmp_path / "k/ca.crt").read_bytes() == before
+    with pytest.raises(ConfigError, match="node's name"):
+        make_keys(tmp_path / "k", ["../anna"], ["x"])
+
+
+@needs_flower
+def test_three_nodes_over_tls_and_a_stranger(homes, tmp_path):
+    """Flower's programs, on loopback. It takes one to two minutes, nearly all of it their start."""
+    from wayfare.deploy.flower_tools import environment, started, tail
+    from wayfare.deploy.keys import make_keys
+    from wayfare.deploy.node import Node, _free_port
+    from wayfare.deploy.server import Address, serve
+
+    experiment = replace(households.experiment(homes, Scaffold()), evaluation=Evaluation(every=0, holdout=0.2))
+    local = run(replace(experiment, partition=households.dealt(homes)), tmp_path / "local", "local")
+    make_keys(tmp_path / "keys", households.NAMES, ["127.0.0.1"])
+    make_keys(tmp_path / "stranger", ["anna"], ["127.0.0.1"])
+    address, stranger = Address("127.0.0.1", _free_port()), tmp_path / "homes" / "stranger"
+    processes = {}
+
+    def start(name, home, key):
+        node = Node(address, homes / name, name, home, key, tmp_path / "keys/ca.crt")
+        processes[home.name] = stack.enter_context(started(node.command(), environment(home / "flower"), home / "log"))
+
+    def hear(event, data):
+        if event == "listening":
+            start("anna", stranger, tmp_path / "stranger/nodes/anna")
+            for name in households.NAMES:
+                start(name, tmp_path / "homes" / name, tmp_path / "keys/nodes" / name)
+
+    with ExitStack() as stack:
+        summary = serve(experiment, tmp_path / "run", address, tmp_path / "keys", 0, 200, hear)
+        assert processes["stranger"].poll(), tail(stranger / "log")  # an error, at once
+        assert all(processes[name].poll() is None for name in households.NAMES)
+    assert "No SuperNode found with the given public key" in (tmp_path / "run/flower/superlink.log").read_text()
+    assert summary["model_sha256"] == local["model_sha256"] and summary["bytes_up"] == local["bytes_up"]
+    assert summary["refused"] == 0 and summary["cold"] == 0
