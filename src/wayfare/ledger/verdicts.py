@@ -117,8 +117,10 @@ def paper_effect(claim: Claim, sheet: Sheet | None) -> float | None:
     return _statistic(claim, values)
 
 
-def decide(claim: Claim, sheet: Sheet | None, runs: Runs, scale: str) -> Verdict:
-    """The verdict from the finished runs that there are."""
+def decide(
+    claim: Claim, sheet: Sheet | None, runs: Runs, scale: str, absent: Mapping[str, str] | None = None
+) -> Verdict:
+    """The verdict from the finished runs that there are; `absent` says of cells why they have none."""
     paper, why = paper_effect(claim, sheet), claim.untested
     if not why and scale != "paper":
         why = claim.paper_scale_only
@@ -126,7 +128,7 @@ def decide(claim: Claim, sheet: Sheet | None, runs: Runs, scale: str) -> Verdict
         return Verdict(claim, "untested", None, paper, sheet.unit(claim) if sheet else "", why)
     unit, missing = sheet.unit(claim), [cell for cell in claim.cells if not runs.get(cell)]
     if missing:
-        return Verdict(claim, "undecided", None, paper, unit, f"no finished run of {', '.join(missing)}")
+        return Verdict(claim, "undecided", None, paper, unit, _absent(missing, absent or {}))
     seeds = sorted(set.intersection(*(set(runs[cell]) for cell in claim.cells)))
     if not seeds:
         return Verdict(claim, "undecided", None, paper, unit, "its cells have no seed in common")
@@ -155,6 +157,14 @@ def _every(claim: Claim, by_seed: list[dict[str, float]], paper: float | None, u
     shown = " over ".join(filter(None, pair)) if len(columns) > 1 else ""
     holding = (words.count("holds"), len(words))
     return Verdict(claim, word, found[pair], paper, unit, few or _undecided(claim, word), shown, holding)
+
+
+def _absent(cells: Sequence[str], why: Mapping[str, str]) -> str:
+    """Reasons, each with its cells."""
+    by_reason: dict[str, list[str]] = {}
+    for cell in cells:
+        by_reason.setdefault(why.get(cell, "no finished run"), []).append(cell)
+    return "; ".join(f"{reason} ({', '.join(found)})" for reason, found in by_reason.items())
 
 
 def _undecided(claim: Claim, word: Word) -> str:
