@@ -20,7 +20,7 @@ from wayfare.cli.reproduce import Plan, Scale, missing_weights, read_cells, read
 from wayfare.cli.runs import Engine, Track, Workers, run_all
 from wayfare.errors import ConfigError, DataError, unknown
 from wayfare.ledger.claims import Claim, Sheet, check, read_claims
-from wayfare.ledger.document import Setting, counts, list_table, table, write_section
+from wayfare.ledger.document import Setting, counts, list_table, verdict_table, write_section
 from wayfare.ledger.verdicts import Verdict, decide, paper_effect
 from wayfare.machine import opened
 from wayfare.reports.record import Record
@@ -60,8 +60,8 @@ def claims(
     Runs what is missing, which takes hours for all of them: begin with --list, then for instance
     wayfare claims --only 'fedvpr/gem-*'. Give the same command again to go on after an interruption.
     """
-    ledger = Ledger.read()
-    chosen = ledger.choose(paper, only)
+    ledger = Ledger.read(paper)
+    chosen = ledger.choose(only)
     if list_:
         papers = [paper_effect(claim, ledger.sheets.get(claim.recipe)) for claim in chosen]
         units = [ledger.sheets[claim.recipe].unit(claim) if claim.recipe else "" for claim in chosen]
@@ -79,7 +79,7 @@ def claims(
             write_section(docs, bench.setting(publication), own)
     result = {"scale": bench.scale, "data": bench.data_words, "verdicts": [verdict.as_dict() for verdict in verdicts]}
     told = [f"docs: {docs}"] if docs is not None else []
-    answer(result, json, table(verdicts), counts(verdicts), *told)
+    answer(result, json, verdict_table(verdicts), counts(verdicts), *told)
 
 
 def claim_files() -> dict[str, Path]:
@@ -100,34 +100,33 @@ class Ledger:
     homes: Mapping[str, Mapping[str, str]]  # recipe -> cell -> the recipe that has it
 
     @classmethod
-    def read(cls) -> Ledger:
-        """Read and check."""
+    def read(cls, paper: str = "") -> Ledger:
+        """Read and check those of one paper, or all."""
         files = claim_files()
+        if paper and paper not in files:
+            raise unknown("paper", paper, files, "--paper")
+        files = {paper: files[paper]} if paper else files
         found = {name: own for name, path in recipes().items() if (own := _cells_of(name, path, files)) is not None}
         sheets: dict[str, Sheet] = {STUDY: _STUDY_SHEET}
         homes: dict[str, dict[str, str]] = {STUDY: {"study": STUDY}}
-        for name, (paper, own) in found.items():
+        for name, (table, own) in found.items():
             cells, home = dict(own), dict.fromkeys(own, name)
             for other, (its, further) in found.items():
-                if its.runs == paper.runs and paper.runs:
+                if its.runs == table.runs and table.runs:
                     cells = dict(further) | cells
                     home = dict.fromkeys(further, other) | home
-            sheets[name], homes[name] = Sheet(paper, cells), home
+            sheets[name], homes[name] = Sheet(table, cells), home
         claims = read_claims(files.values())
         check(claims, sheets)
         return cls(claims, sheets, homes)
 
-    def choose(self, paper: str, only: str) -> tuple[Claim, ...]:
-        """By paper and by names or patterns."""
-        publications = dict.fromkeys(claim.publication for claim in self.claims)
-        if paper and paper not in publications:
-            raise unknown("paper", paper, publications, "--paper")
-        chosen = [claim for claim in self.claims if paper in ("", claim.publication)]
+    def choose(self, only: str) -> tuple[Claim, ...]:
+        """By names or patterns; all of them by default."""
         wanted = [name.strip() for name in only.split(",") if name.strip()]
         for name in wanted:
-            if not any(_fits(claim, name) for claim in chosen):
-                raise unknown("claim", name, [claim.id for claim in chosen], "--only")
-        return tuple(claim for claim in chosen if not wanted or any(_fits(claim, name) for name in wanted))
+            if not any(_fits(claim, name) for claim in self.claims):
+                raise unknown("claim", name, [claim.id for claim in self.claims], "--only")
+        return tuple(claim for claim in self.claims if not wanted or any(_fits(claim, name) for name in wanted))
 
 
 def _cells_of(name: str, path: Path, files: Mapping[str, Path]) -> tuple[Paper, dict[str, Cell]] | None:
@@ -164,7 +163,9 @@ class Bench:
         sets = dict.fromkeys(self.ledger.sheets[claim.recipe].paper.data for claim in self.tested)
         if self.data is not None and len(sets) > 1:
             named = ", ".join(repr(name) if name else "CIFAR-10" for name in sets)
-            raise ConfigError(f"--data is one data set, and the chosen claims are about {named}: choose with --paper and --only")
+            raise ConfigError(
+                f"--data is one data set, and the chosen claims are about {named}: choose with --paper and --only"
+            )
 
     @property
     def scale(self) -> str:

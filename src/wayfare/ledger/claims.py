@@ -157,7 +157,9 @@ def _claim(file: Path, name: str, settings: dict[str, Any]) -> Claim:
     over = {key: tuple(values) for key, values in settings.get("over", {}).items()}
     named = f"{file.stem}/{settings['recipe']}" if settings.get("recipe") else ""
     claim: Claim = build(Claim, settings | {"id": f"{file.stem}/{name}", "recipe": named, "over": over}, where)
-    claim = replace(claim, **{key: _spread_out(getattr(claim, key), over, where) for key in ("above", "below", "along")})
+    claim = replace(
+        claim, **{key: _spread_out(getattr(claim, key), over, where) for key in ("above", "below", "along")}
+    )
     if not claim.untested:
         _check_shape(claim, where)
     return claim
@@ -168,7 +170,9 @@ def _spread_out(items: tuple[str, ...], over: Mapping[str, tuple[str | int, ...]
     try:
         made = [item.format(**dict(zip(over, values))) for values in product(*over.values()) for item in items]
     except (KeyError, IndexError, ValueError) as error:
-        raise ConfigError(f"{where}: {error} in braces is not in `over`, which has {', '.join(over) or 'nothing'}") from None
+        raise ConfigError(
+            f"{where}: {error} in braces is not in `over`, which has {', '.join(over) or 'nothing'}"
+        ) from None
     return tuple(dict.fromkeys(made)) if len(set(made)) == 1 else tuple(made)
 
 
@@ -177,7 +181,9 @@ def _check_shape(claim: Claim, where: str) -> None:
         raise ConfigError(f"{where}: recipe must be given, or untested = the reason why there is none")
     if claim.statistic == "slope":
         if claim.above or claim.below or len(claim.along) < 2 or len(claim.at) not in (0, len(claim.along)):
-            raise ConfigError(f"{where}: a slope is along at least two cells, and `at` has a number for each or is left out")
+            raise ConfigError(
+                f"{where}: a slope is along at least two cells, and `at` has a number for each or is left out"
+            )
     elif claim.along or claim.at or not claim.above:
         raise ConfigError(f"{where}: statistic {claim.statistic!r} compares `above` with `below`; `along` is a slope's")
     elif claim.statistic != "difference":

@@ -25,13 +25,13 @@ _COLOURS = {"holds": "green", "does not hold": "red", "undecided": "yellow", "un
 _SECTION = re.compile(r"^<!-- claims: (.*) -->$", re.MULTILINE)
 _HEAD = f"""# Claims of the papers, tested
 
-Made by `wayfare claims --docs FILE`; do not edit. `wayfare claims --list` shows how each claim is decided, `claims/*.toml` are
-the claims themselves.
+Made by `wayfare claims --docs FILE`; do not edit. `wayfare claims --list` shows how each claim is decided;
+`claims/*.toml` are the claims themselves.
 
-An effect is a mean over seeds with Student's interval at {CONFIDENCE:.0%}, paired by seed. A claim *holds* if the whole interval lies
-where the claim says, *does not hold* if all of it lies elsewhere, and is *undecided* otherwise. Effects at small scale
-cannot be compared with the paper's in size; their direction can. Of a claim about every pair of cells, the pair that speaks
-most against it is shown.
+An effect is a mean over seeds with Student's interval at {CONFIDENCE:.0%}, paired by seed. A claim *holds* if the
+whole interval lies where the claim says, *does not hold* if all of it lies elsewhere, and is *undecided* otherwise.
+Effects at small scale cannot be compared with the paper's in size; their direction can. Of a claim about every pair
+of cells, the pair that speaks most against it is shown; a pair against it must be clear at 1 - 5 %/k, with k pairs.
 """
 
 
@@ -79,7 +79,7 @@ def counts(verdicts: Sequence[Verdict]) -> str:
     return ", ".join(f"{word}: {found[word]}" for word in _WORDS if found[word])
 
 
-def table(verdicts: Sequence[Verdict]) -> Table:
+def verdict_table(verdicts: Sequence[Verdict]) -> Table:
     """For the terminal."""
     result = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for head in ("claim", "verdict", "effect", "paper", "why, or which pair"):
@@ -136,13 +136,7 @@ def write_section(file: Path, setting: Setting, verdicts: Sequence[Verdict]) -> 
 
 def _section(setting: Setting, verdicts: Sequence[Verdict]) -> str:
     cost = f"{number(setting.runs)} runs, {human_seconds(setting.seconds)} in all"
-    rows = [
-        f"| {_bold(verdict)} | {_cell(verdict.claim.claim)} | {_cell(verdict.claim.source)} | {effect_words(verdict)} | "
-        f"{paper_words(verdict.paper, verdict.unit)} | {verdict.effect.n if verdict.effect else 0} | {_remarks(verdict)} |"
-        for word in _WORDS
-        for verdict in verdicts
-        if verdict.word == word
-    ]
+    rows = [_row(verdict) for word in _WORDS for verdict in verdicts if verdict.word == word]
     return "\n".join(
         [
             f"## {setting.publication}, {setting.scale} scale: {setting.data}",
@@ -160,8 +154,11 @@ def _section(setting: Setting, verdicts: Sequence[Verdict]) -> str:
     )
 
 
-def _bold(verdict: Verdict) -> str:
-    return f"**{verdict.word}**" if verdict.word in _WORDS[:2] else verdict.word
+def _row(verdict: Verdict) -> str:
+    claim, seeds = verdict.claim, verdict.effect.n if verdict.effect else 0
+    word = f"**{verdict.word}**" if verdict.word in _WORDS[:2] else verdict.word
+    found = effect_words(verdict), paper_words(verdict.paper, verdict.unit), str(seeds), _remarks(verdict)
+    return f"| {' | '.join((word, _cell(claim.claim), _cell(claim.source), *found))} |"
 
 
 def _remarks(verdict: Verdict) -> str:
