@@ -76,7 +76,7 @@ def claims(
     if docs is not None:
         for publication in dict.fromkeys(claim.publication for claim in chosen):
             own = [verdict for verdict in verdicts if verdict.claim.publication == publication]
-            write_section(docs, bench.setting(publication), own)
+            write_section(docs, bench.setting(publication, only), own)
     result = {"scale": bench.scale, "data": bench.data_words, "verdicts": [verdict.as_dict() for verdict in verdicts]}
     told = [f"docs: {docs}"] if docs is not None else []
     answer(result, json, verdict_table(verdicts), counts(verdicts), *told)
@@ -106,16 +106,17 @@ class Ledger:
         if paper and paper not in files:
             raise unknown("paper", paper, files, "--paper")
         files = {paper: files[paper]} if paper else files
-        found = {name: own for name, path in recipes().items() if (own := _cells_of(name, path, files)) is not None}
+        of_papers = {name: path for name, path in recipes().items() if name.partition("/")[0] in files}
+        found = {name: table for name, path in of_papers.items() if (table := read_cells(path)) is not None}
         sheets: dict[str, Sheet] = {STUDY: _STUDY_SHEET}
         homes: dict[str, dict[str, str]] = {STUDY: {"study": STUDY}}
-        for name, (table, own) in found.items():
+        for name, (paper_table, own) in found.items():
             cells, home = dict(own), dict.fromkeys(own, name)
             for other, (its, further) in found.items():
-                if its.runs == table.runs and table.runs:
+                if its.runs == paper_table.runs and its.runs:
                     cells = dict(further) | cells
                     home = dict.fromkeys(further, other) | home
-            sheets[name], homes[name] = Sheet(table, cells), home
+            sheets[name], homes[name] = Sheet(paper_table, cells), home
         claims = read_claims(files.values())
         check(claims, sheets)
         return cls(claims, sheets, homes)
@@ -127,10 +128,6 @@ class Ledger:
             if not any(_fits(claim, name) for claim in self.claims):
                 raise unknown("claim", name, [claim.id for claim in self.claims], "--only")
         return tuple(claim for claim in self.claims if not wanted or any(_fits(claim, name) for name in wanted))
-
-
-def _cells_of(name: str, path: Path, files: Mapping[str, Path]) -> tuple[Paper, dict[str, Cell]] | None:
-    return read_cells(path) if name.partition("/")[0] in files else None
 
 
 def _fits(claim: Claim, name: str) -> bool:
@@ -290,7 +287,7 @@ class Bench:
             result.append(decide(claim, self.ledger.sheets.get(claim.recipe), runs, self.scale, absent))
         return result
 
-    def setting(self, publication: str) -> Setting:
+    def setting(self, publication: str, only: str) -> Setting:
         """What the verdicts about a paper rest on."""
         own = {recipe for recipe in self.needed if recipe.startswith(f"{publication}/")}
         paths = {record.path for r in own for cell in self.needed[r] for record in self.records(r, cell).values()}
@@ -299,7 +296,7 @@ class Bench:
         today = datetime.now(UTC).date().isoformat()
         title = _title(claim_files()[publication])
         settings = "; ".join(filter(None, words)) if self.scale == Scale.small else "the paper's"
-        return Setting(publication, title, today, self.scale, self.data_words, settings, len(paths), seconds)
+        return Setting(publication, title, today, self.scale, self.data_words, settings, len(paths), seconds, only)
 
 
 def _title(file: Path) -> str:

@@ -156,10 +156,10 @@ def _claim(file: Path, name: str, settings: dict[str, Any]) -> Claim:
     where = f"{file}: claims.{name}"
     over = {key: tuple(values) for key, values in settings.get("over", {}).items()}
     named = f"{file.stem}/{settings['recipe']}" if settings.get("recipe") else ""
-    claim: Claim = build(Claim, settings | {"id": f"{file.stem}/{name}", "recipe": named, "over": over}, where)
-    claim = replace(
-        claim, **{key: _spread_out(getattr(claim, key), over, where) for key in ("above", "below", "along")}
-    )
+    settings = settings | {"id": f"{file.stem}/{name}", "recipe": named, "over": over}
+    claim: Claim = build(Claim, settings, where)
+    above, below, along = (_spread_out(items, over, where) for items in (claim.above, claim.below, claim.along))
+    claim = replace(claim, above=above, below=below, along=along)
     if not claim.untested:
         _check_shape(claim, where)
     return claim

@@ -1,7 +1,7 @@
 """Verdicts to look at: a table for the terminal, and sections of a Markdown file.
 
-A file has one section for each paper on each data; writing one again replaces it and leaves the others, so that one
-file shows the town and real data. Sections begin with a comment by which they are found again.
+A file has one section for each paper, data and selection of claims. Writing one again replaces it and leaves the
+others, so that one file shows the town and real data. Sections begin with a comment by which they are found again.
 """
 
 from __future__ import annotations
@@ -47,10 +47,11 @@ class Setting:
     settings: str  # in words
     runs: int
     seconds: float  # of all runs together
+    only: str = ""  # of the paper's claims; "" for all
 
     @property
     def key(self) -> str:
-        return f"{self.publication}, {self.scale}, {self.data}"
+        return f"{self.publication}, {self.scale}, {self.data}" + (f", only {self.only}" if self.only else "")
 
 
 def effect_words(verdict: Verdict) -> str:
@@ -75,7 +76,7 @@ def decimals(unit: str) -> int:
 
 def counts(verdicts: Sequence[Verdict]) -> str:
     """12 hold, 3 do not, ..."""
-    found = Counter(verdict.word for verdict in verdicts)
+    found: Counter[str] = Counter(verdict.word for verdict in verdicts)
     return ", ".join(f"{word}: {found[word]}" for word in _WORDS if found[word])
 
 
@@ -139,7 +140,8 @@ def _section(setting: Setting, verdicts: Sequence[Verdict]) -> str:
     rows = [_row(verdict) for word in _WORDS for verdict in verdicts if verdict.word == word]
     return "\n".join(
         [
-            f"## {setting.publication}, {setting.scale} scale: {setting.data}",
+            f"## {setting.publication}, {setting.scale} scale: {setting.data}"
+            + (f" (only `{setting.only}`)" if setting.only else ""),
             "",
             f"{setting.title}.",
             "",
