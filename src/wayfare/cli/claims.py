@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wayfare.cli.console import Json, answer, err, recipes
+from wayfare.cli.console import Json, Settings, answer, err, parse_settings, recipes
 from wayfare.cli.reproduce import Plan, Scale, missing_weights, read_cells, read_plan, seeds_of
 from wayfare.cli.runs import Engine, Track, Workers, run_all
 from wayfare.errors import ConfigError, DataError, unknown
@@ -29,6 +29,7 @@ from wayfare.reports.reproduction import Cell, Paper
 if TYPE_CHECKING:
     from wayfare.experiment import Experiment
 
+_NO_DATA = "not run: its data is not here"  # the whole error, which names folders, is on standard error
 STUDY = "fedtour/study"  # a recipe without cells: `wayfare study` trains many models and merges every two
 _STUDY_SHEET = Sheet(
     Paper(title="FedTour, Sect. IV", metric="study/improving", unit="%", runs="fedtour"),
@@ -52,6 +53,7 @@ def claims(
     docs: Annotated[Path | None, typer.Option(help="Also write the verdicts into this Markdown file.")] = None,
     engine: Engine = "auto",
     workers: Workers = 0,
+    set_: Settings = None,
     track: Track = None,
     json: Json = False,
 ) -> None:
@@ -68,7 +70,7 @@ def claims(
         shown = list_table(chosen, papers, units)
         answer({"claims": [_as_dict(*row) for row in zip(chosen, papers, units)]}, json, shown, f"{len(chosen)} claims")
         return
-    bench = Bench(ledger, chosen, out, scale, data)
+    bench = Bench(ledger, chosen, out, scale, data, parse_settings(set_))
     if not no_run:
         with opened(engine, workers) as machine:
             bench.run(seeds, machine, track)
@@ -151,6 +153,7 @@ class Bench:
     root: Path
     scale_wanted: Scale | None
     data: Path | None
+    changes: Mapping[str, Any] = field(default_factory=dict)  # --set
     absent: dict[str, dict[str, str]] = field(default_factory=dict)  # recipe -> cell -> why it has no runs
     used: dict[Path, Record] = field(default_factory=dict)
 
@@ -171,7 +174,8 @@ class Bench:
     @property
     def data_words(self) -> str:
         """Not the whole path: it would tell where this machine keeps its files."""
-        return "what comes with the recipes" if self.data is None else self.data.resolve().name
+        name = "what comes with the recipes" if self.data is None else self.data.resolve().name
+        return ", ".join([name, *(f"{key} = {value}" for key, value in self.changes.items())])
 
     @property
     def tested(self) -> list[Claim]:
@@ -191,7 +195,7 @@ class Bench:
     def plans(self) -> dict[str, Plan]:
         """Recipes as experiments, but for the study."""
         known = recipes()
-        return {r: read_plan(known[r], Scale(self.scale), self.data) for r in self.needed if r != STUDY}
+        return {r: read_plan(known[r], Scale(self.scale), self.data, self.changes) for r in self.needed if r != STUDY}
 
     def folder(self, plan: Plan) -> Path:
         """As `wayfare reproduce` has it, below another root."""
@@ -211,7 +215,7 @@ class Bench:
                 run_all(batch, folder, machine, track)
             except DataError as error:  # one paper's data may be missing where another's is there
                 err.print(f"[red]not run[/red] {folder}: {error}", highlight=False, soft_wrap=True)
-                self._blame(folder, f"not run: {error}")
+                self._blame(folder, _NO_DATA)
         if STUDY in self.needed:
             self._study(seeds, machine)
 
@@ -223,22 +227,20 @@ class Bench:
     def _study(self, seeds: int, machine: Any) -> None:
         """FedTour's study of merges, once per seed; it keeps no run folder, so its numbers are kept here."""
         from wayfare.cli.study import conduct, summarise
-        from wayfare.experiment import Experiment
         from wayfare.policies.predictors.regressor import fit
 
-        changes = {} if self.data is None else {"task.path": str(self.data.resolve())}
-        experiment = Experiment.read(recipes()[STUDY], changes)
-        for seed in range(experiment.seed, experiment.seed + seeds):
+        first = self._study_experiment.seed
+        for seed in range(first, first + seeds):
             file = self._study_file(seed)
             if file.is_file():
                 continue
             err.print(f"study of merges, seed {seed} ...", highlight=False)
-            begun = datetime.now(UTC)
+            begun, experiment = datetime.now(UTC), self._study_experiment.with_seed(seed)
             try:
-                found = conduct(experiment.with_seed(seed), machine, 231, 1000, lambda text, done, total: None)
+                found = conduct(experiment, machine, 231, 1000, lambda text, done, total: None)
             except DataError as error:
                 err.print(f"[red]not run[/red] {STUDY}: {error}", highlight=False, soft_wrap=True)
-                self.absent[STUDY] = {"study": f"not run: {error}"}
+                self.absent[STUDY] = {"study": _NO_DATA}
                 return
             summary = summarise(found, fit(found, seed)[1])
             metrics = {f"study/{name}": summary[name] for name in ("improving", "mape")}
@@ -246,6 +248,13 @@ class Bench:
             seconds = (datetime.now(UTC) - begun).total_seconds()
             content = {"seed": seed, "seconds": seconds, "metrics": metrics, "experiment": experiment.to_toml()}
             file.write_text(json_module.dumps(content), encoding="utf-8")
+
+    @cached_property
+    def _study_experiment(self) -> Experiment:
+        from wayfare.experiment import Experiment
+
+        changes = dict(self.changes) | ({} if self.data is None else {"task.path": str(self.data.resolve())})
+        return Experiment.read(recipes()[STUDY], changes)
 
     def _study_file(self, seed: int | str) -> Path:
         return self.root / "fedtour" / self.scale / "study" / f"seed-{seed}.json"
@@ -272,6 +281,8 @@ class Bench:
         pattern = self._study_file("*")
         for path in sorted(pattern.parent.glob(pattern.name)):
             content = json_module.loads(path.read_text(encoding="utf-8"))
+            if content["experiment"] != self._study_experiment.with_seed(content["seed"]).to_toml():
+                raise ConfigError(f"{path} is of other settings: remove it, or choose another --out")
             record = Record(path, {"seed": content["seed"]}, content["experiment"], (), summary=content)
             found[int(content["seed"])] = self.used[path] = record
         return found
