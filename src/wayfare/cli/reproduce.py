@@ -143,7 +143,7 @@ def reproduce_recipe(
         if plan.paper is not None and plan.whole is not None:
             return _show_split(plan, plan.paper, plan.whole, folder)
         chosen, left_out = _choose(plan, only, path)
-        runs = {name: _seeds(plan, name, seeds) for name in chosen}
+        runs = {name: seeds_of(plan, name, seeds) for name in chosen}
         run_all({run: e for each in runs.values() for run, e in each.items()}, folder, machine, track)
     groups = [Group(name, tuple(Record.read(folder / run) for run in runs[name])) for name in chosen]
     comparison = Comparison(tuple(groups))
@@ -231,6 +231,21 @@ def read_plan(
     return Plan(path.stem, title, about, paper, chosen, words, cells, experiments, whole, changed)
 
 
+def read_cells(path: Path) -> tuple[Paper, dict[str, Cell]] | None:
+    """What the paper has for a recipe's table, without its experiments; None where the recipe is of no paper."""
+    from wayfare.components import build
+    from wayfare.experiment import read_table
+
+    table = read_table(path)
+    if "paper" not in table:
+        return None
+    cells = {
+        name: _cell({key: settings[key] for key in _OWN if key in settings}, f"{path}: cells.{name}")
+        for name, settings in table.get("cells", {}).items()
+    }
+    return build(Paper, table["paper"], "paper"), cells
+
+
 def _over(table: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     from wayfare.experiment import flatten, override
 
@@ -259,7 +274,7 @@ def _choose(plan: Plan, only: str, path: Path) -> tuple[list[str], dict[str, str
         if name not in plan.cells:
             raise unknown("cell", name, plan.cells, str(path))
     chosen = [name for name in plan.cells if not wanted or name in wanted]
-    missing = {name: file for name in chosen if (file := _missing_weights(plan.experiments[name]))}
+    missing = {name: file for name in chosen if (file := missing_weights(plan.experiments[name]))}
     if missing and (plan.scale != Scale.small or len(missing) == len(chosen)):
         files, first = ", ".join(dict.fromkeys(missing.values())), next(iter(missing.values()))
         converted = f"Bring torchvision's: wayfare data import-weights FILE.pth {first}"
@@ -271,13 +286,13 @@ def _choose(plan: Plan, only: str, path: Path) -> tuple[list[str], dict[str, str
     return [name for name in chosen if name not in missing], left_out
 
 
-def _missing_weights(experiment: Experiment) -> str:
+def missing_weights(experiment: Experiment) -> str:
     """The weight file that a task names and that is not there; names such as "auto" have no suffix."""
     weights = str(getattr(experiment.task, "weights", ""))
     return weights if Path(weights).suffix and not Path(weights).is_file() else ""
 
 
-def _seeds(plan: Plan, name: str, seeds: int) -> dict[str, Experiment]:
+def seeds_of(plan: Plan, name: str, seeds: int) -> dict[str, Experiment]:
     """The runs of a cell by folder; a paper's can be given more seeds later."""
     experiment = plan.experiments[name]
     if seeds == 1 and plan.paper is None:
