@@ -11,7 +11,7 @@ from typing import Annotated
 import click
 import typer
 
-from wayfare.cli import claims, data, federate, graph, look, reproduce, runs, search, study, town, traffic, use
+from wayfare.cli import claims, data, demo, federate, graph, look, reproduce, runs, search, study, town, traffic, use
 from wayfare.cli.console import err
 from wayfare.errors import DeviceError, WayfareError
 
@@ -25,7 +25,7 @@ app = typer.Typer(
     help="Learning from photographs without collecting them.\n\nBegin with [bold]wayfare demo[/bold], or "
     "[bold]wayfare run quickstart[/bold]; [bold]wayfare list strategies[/bold] shows what there is to choose from.",
 )
-for module in (runs, reproduce, claims, study, look, use, search, graph, data, town, traffic, federate):
+for module in (demo, runs, reproduce, claims, study, look, use, search, graph, data, town, traffic, federate):
     module.add_to(app)
 
 

@@ -1,0 +1,395 @@
+"""The page of `wayfare demo`: a town, four federations that learnt in it, and what can be done with what they learnt."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from wayfare.reports import graph_page
+from wayfare.reports.dataset_parts import Picture
+from wayfare.reports.figures import Figure, Key, axis_title, plain_layout
+from wayfare.reports.page import (
+    Html,
+    details,
+    document,
+    legend,
+    picture,
+    plots,
+    save,
+    section,
+    several,
+    table,
+    tag,
+    tiles,
+)
+from wayfare.reports.record import Record
+from wayfare.reports.story_maps import city_map, located_map
+from wayfare.reports.story_parts import Graphing, LocatedPhoto, Locating, Searching, Story, Town
+from wayfare.reports.story_style import STYLE
+from wayfare.reports.story_words import ALONE, POOLED, SUBJECTS, TOGETHER, Outcome, Subject, clients_of, points, who
+from wayfare.reports.tables import human_bytes, human_seconds, number
+from wayfare.reports.tour_figures import distribution_figure, progress_figure
+from wayfare.reports.tour_player import Player, player
+from wayfare.reports.tour_record import Tour
+
+_WAYS = {  # name, and colour in every figure
+    "before": ("before", "c9"), ALONE: ("each alone", "c2"), TOGETHER: ("together", "c1"),
+    POOLED: ("all in one place", "c6"),
+}  # fmt: skip
+_MENU = {
+    "town": "The town", "places": "Where?", "objects": "What?", "scenes": "How?", "hashing": "Which?",
+    "travelled": "What travelled", "further": "Go on from here",
+}  # fmt: skip
+_KEPT = {  # what each federation does not send
+    "places": "photos, where and when they were taken",
+    "objects": "photos, and where anybody was",
+    "scenes": "photos, and what is on them",
+    "hashing": "pictures and their words",
+}
+
+
+def write_story(story: Story, out: Path) -> Path:
+    """Write the page and return where it is."""
+    return save(page_of(story, out.parent), out)
+
+
+def page_of(story: Story, folder: Path) -> str:
+    """The page as HTML; links are relative to the folder."""
+    tour = Tour.read(story.runs["objects"][TOGETHER])
+    found = player(tour) if tour is not None else None
+    uses = {
+        "places": _locating(story.locating),
+        "objects": _day(tour, found),
+        "scenes": _graph(story.graph),
+        "hashing": [_search(one) for one in story.searches],
+    }
+    sections, drawn = [_town(story.town)], list[Figure]()
+    for task, subject in SUBJECTS.items():
+        figures = _tour_figures(tour) if task == "objects" else _curves(task, subject, story.runs[task])
+        sections.append(_chapter(task, subject, story.runs[task], figures, uses[task]))
+        drawn += figures
+    sections += [_travelled(story), _further(story, folder)]
+    style = STYLE + graph_page.STYLE + (found.style if found is not None else "")
+    return document("A town learns", _header(story), sections, drawn, style, found.script if found is not None else "")
+
+
+def _header(story: Story) -> Html:
+    runs = [cells[TOGETHER] for cells in story.runs.values()]
+    sent = sum(record.travelled for record in runs)
+    lead = (
+        f"This town is made up, and so are its {number(story.town.photos)} photos. But the learning is real: "
+        "neighbours and passers-by taught a computer four things together, by passing round what they had learnt "
+        "instead of what they had photographed. Everything below was trained and measured on this machine just now."
+    )
+    shown = [
+        ("photos that left their owner", "0", "not one"),
+        ("learners", number(sum(map(clients_of, runs))), "in four federations"),
+        ("travelled instead", human_bytes(sent), "of models"),
+        ("it took", human_seconds(sum(spent for _, spent in story.seconds)), "on this machine"),
+    ]
+    quick = tag(
+        "p", tag("b", "A quick try-out. "), "It shows that everything works; so little was learnt that the figures "
+        "say nothing. Leave out --quick for the real story.", class_="banner", role="status",
+    )  # fmt: skip
+    return tag(
+        "header",
+        tag("p", "Wayfare · demo", class_="eyebrow"),
+        tag("h1", "A town learns from its photos, and nobody hands one over"),
+        tag("p", lead, class_="lead"),
+        quick if story.quick else None,
+        tiles(shown),
+        tag(
+            "nav", *(tag("a", words, href=f"#{part}") for part, words in _MENU.items()), aria_label="Parts of this page"
+        ),
+    )
+
+
+# ---- The town
+
+
+def _town(town: Town) -> Html:
+    words = (
+        f"{several(len(town.maps), 'city', 'cities')} with streets, squares and sights, in all weathers. Each dot is "
+        "where a photo was taken. Dots of one colour belong to one neighbourhood, which keeps its photos to itself; "
+        "grey ones belong to nobody who learns."
+    )
+    cities = [city_map(one) for one in town.maps]
+    shots = [tag("figure", _image(one), tag("figcaption", one.caption)) for one in town.samples]
+    return section(
+        "town", "The town", tag("p", words, class_="say"), tag("div", *cities, class_="cities"),
+        tag("h3", "What its people photographed"), tag("div", *shots, class_="shots"),
+    )  # fmt: skip
+
+
+# ---- What was learnt
+
+
+def _chapter(
+    task: str, subject: Subject, runs: Mapping[str, Record], figures: list[Figure], use: Iterable[object]
+) -> Html:
+    record, outcome = runs[TOGETHER], Outcome.of(subject, runs)
+    keys = [key for figure in figures for key in figure.keys]
+    links = [
+        tag("a", "this federation in full", href=f"{task}/{TOGETHER}/report.html"),
+        " · ",
+        tag("a", "beside the others", href=f"{task}/compare.html"),
+    ]
+    return section(
+        task,
+        subject.title,
+        tag("p", tag("b", who(task, record)), ". ", subject.lead, class_="say"),
+        _race(subject, outcome),
+        tag("p", outcome.verdict, class_="verdict"),
+        *use,
+        details(
+            "The curves", legend(keys) if keys else None, plots(figures), tag("p", _how(task, runs), class_="note"),
+            open_=True,
+        ) if figures else None,
+        tag("p", "Look closer: ", *links, class_="note links"),
+    )  # fmt: skip
+
+
+def _race(subject: Subject, outcome: Outcome) -> Html:
+    """A bar for each way of learning."""
+    values = {"before": outcome.before, ALONE: outcome.alone, TOGETHER: outcome.together, POOLED: outcome.pooled}
+    rows = []
+    for way, value in values.items():
+        if math.isfinite(value):
+            name, colour = _WAYS[way]
+            bar = tag(
+                "span", tag("i", class_=f"fill {colour}", style=f"width:{100 * min(1, value):.1f}%"), class_="lane"
+            )
+            row = (tag("dt", name), tag("dd", bar, tag("b", points(value))))
+            rows.append(tag("div", *row, class_="runner us" if way == TOGETHER else "runner"))
+    floor = None
+    if math.isfinite(outcome.floor):
+        floor = tag("p", f"For comparison: {subject.floor_words} gives {points(outcome.floor)}.", class_="note")
+    head = tag("p", "Out of 100: ", subject.measure, class_="measure")
+    return tag("div", head, tag("dl", *rows, class_="race"), floor)
+
+
+def _how(task: str, runs: Mapping[str, Record]) -> str:
+    if task == "objects":
+        return (
+            "Left: the mean over all phones through the day; the dots are judged on photos that nobody had. Right: how "
+            "many phones recognised how much, in the morning and in the evening."
+        )
+    passes = _passes(runs[TOGETHER])[-1]
+    return (
+        f"Across: how often each photo was learnt from, about {passes:.2g} times in the end, and as often by those who "
+        "learnt alone and where everything was in one place. Who learns alone is judged at the end; that is the mean."
+    )
+
+
+def _passes(record: Record) -> list[float]:
+    """How often the clients' samples have been learnt from by the end of each round."""
+    epochs = int(record.experiment.get("training", {}).get("epochs", 1))
+    per_round = int(record.experiment.get("topology", {}).get("per_round", 0)) or clients_of(record)
+    share = 1.0 if record.component("strategy") == POOLED else min(1.0, per_round / max(1, clients_of(record)))
+    return [line.round * epochs * share for line in record.rounds]
+
+
+def _curves(task: str, subject: Subject, runs: Mapping[str, Record]) -> list[Figure]:
+    """The main figure over how often each photo was learnt from."""
+    traces, keys, words = list[dict[str, object]](), list[Key](), list[str]()
+    for cell, record in runs.items():
+        passes = _passes(record)
+        at = {line.round: passed for line, passed in zip(record.rounds, passes)}
+        rounds, values = record.series(subject.metric)
+        if not values:
+            continue
+        name, colour = _WAYS[cell]
+        key = Key(f"{task}-{cell}", name, f"@{colour}")
+        keys.append(key)
+        words.append(f"{name} from {points(values[0])} to {points(values[-1])}")
+        line = {"color": key.colour, "width": 3 if cell == TOGETHER else 2, "dash": "dot" if cell == ALONE else "solid"}
+        traces.append({
+            "type": "scatter", "mode": "lines+markers", "x": [at[r] for r in rounds], "y": [100 * v for v in values],
+            "line": line, "marker": {"color": key.colour, "size": 6}, "legendgroup": key.group, "name": name,
+            "hovertemplate": "%{y:.1f}",
+        })  # fmt: skip
+    layout = plain_layout(hovermode="x unified")
+    layout["xaxis"]["title"] = axis_title("times each photo was learnt from")
+    layout["yaxis"] |= {"title": axis_title("out of 100"), "rangemode": "tozero"}
+    title = f"Out of 100: {subject.measure}"
+    return [
+        Figure(f"story-{task}", title, f"{title}: {'; '.join(words)}.", {"data": traces, "layout": layout}, tuple(keys))
+    ]
+
+
+# ---- Where was this photo taken?
+
+
+def _locating(found: Locating) -> list[Html]:
+    cards = [_located(found, at, one) for at, one in enumerate(found.photos, start=1)]
+    return [
+        tag("h3", f"Three photos, looked for among {number(found.index)} of {found.city.name}"),
+        tag("div", *cards, class_="located"),
+        tag("div", located_map(found), tag("p", _all_located(found), class_="say"), class_="beside-map"),
+    ]
+
+
+def _located(found: Locating, at: int, one: LocatedPhoto) -> Html:
+    if one.unknown is None:
+        said = "It cannot say how sure it is."
+    elif one.unknown:
+        said = "“I do not know this place.”"
+    else:
+        said = f"“This is {found.city.name}, at {at} on the map.”"
+    sure = "" if one.confidence is None else f" Confidence {one.confidence:.2f}."
+    if one.known and one.metres is not None:
+        off = f"It is {one.metres:.0f} m off"
+        truth = f"{off}: right." if one.metres <= found.radius else f"{off}: wrong."
+        good = (one.metres <= found.radius) and one.unknown is not True
+        if one.unknown:
+            truth = f"A pity: its guess was {one.metres:.0f} m off."
+    else:
+        good = one.unknown is True
+        truth = f"Right: it was {one.about}." if good else f"Wrong: it was {one.about}, which is not in the index."
+    mark = tag("span", "✓" if good else "✗", class_="mark good" if good else "mark bad", aria_hidden="true")
+    pair = [tag("figure", _image(one.picture), tag("figcaption", "the photo"))]
+    if one.match is not None:
+        pair.append(tag("figure", _image(one.match), tag("figcaption", "most like it")))
+    words = tag("p", mark, tag("b", said), f" {truth}{sure}")
+    return tag("div", tag("p", tag("span", at, class_=f"pin pin{at}"), class_="pinned"),
+               tag("div", *pair, class_="two"), words, class_="card-located")  # fmt: skip
+
+
+def _all_located(found: Locating) -> str:
+    asked = (
+        f"The first two are those that the model was surest of, the third is of another city, whose places it was "
+        f"never shown here. Of all {number(found.asked)} photos of {found.city.name} it put {number(found.right)} "
+        f"within {found.radius:g} m of where they were taken."
+    )
+    if found.threshold is None:
+        return f"{asked} There were too few photos to learn which answers to trust."
+    trusted = (
+        f" It is allowed to say that it does not know. It did so for {number(found.asked - found.accepted)} of them; of "
+        f"the other {number(found.accepted)} answers {number(found.accepted_right)} were right. Of "
+        f"{number(found.strangers)} photos of other cities it called {number(found.refused)} unknown."
+    )
+    return asked + trusted
+
+
+# ---- The day
+
+
+def _day(tour: Tour | None, found: Player | None) -> list[Html]:
+    if tour is None or found is None:
+        return []
+    met, taken = int(tour.slots["met"].sum()), len(tour.exchanges)
+    words = (
+        f"Press play to see the day: each dot is a phone, its colour how much its model recognises. They met "
+        f"{number(met)} times and took {several(taken, 'model')} from each other."
+    )
+    return [tag("h3", "The day, from six to six"), tag("p", words, class_="say"), found.body]
+
+
+def _tour_figures(tour: Tour | None) -> list[Figure]:
+    if tour is None:
+        return []
+    ends = [one.of("accuracy") if one is not None else None for one in (tour.initial, tour.final)]
+    drawn = (progress_figure(tour), distribution_figure("tour-distribution", "accuracy", *ends))
+    return [figure for figure in drawn if figure is not None]
+
+
+# ---- How things relate
+
+
+def _graph(graph: Graphing) -> list[Html]:
+    shown = graph.shown
+    left = tag("div", _image(shown.picture), class_="shot")
+    right = tag("div", shown.graph, class_="beside")
+    listed = [
+        tag("li", tag("span", "✓" if good else "?", class_="mark good" if good else "mark"),
+            f" {subject} ", tag("i", word), f" {other}")
+        for (subject, word, other, _), good in zip(shown.relations, graph.right)
+    ]  # fmt: skip
+    words = (
+        "A photo that nobody learnt from. The model was given its things and said how they relate: these are its "
+        f"{len(shown.relations)} surest relations, and {sum(graph.right)} of them are also in the town's own record (✓)."
+    )
+    return [
+        tag("h3", "A scene graph"), tag("p", words, class_="say"), tag("div", left, right, class_="pair"),
+        tag("ul", *listed, class_="relations"),
+    ]  # fmt: skip
+
+
+# ---- Search
+
+
+def _search(one: Searching) -> Html:
+    cards = [
+        tag(
+            "figure",
+            _image(hit.picture) if hit.picture is not None else tag("div", "no picture", class_="lost"),
+            tag("figcaption", tag("span", "✓" if hit.right else "✗", class_=f"mark {'good' if hit.right else 'bad'}"),
+                f" {hit.labels}"),
+        )
+        for hit in one.found
+    ]  # fmt: skip
+    right = sum(hit.right for hit in one.found)
+    words = (
+        f"{right} of the first {len(one.found)} show one; of all pictures that were searched it is "
+        f"{points(one.share)} in 100."
+    )
+    return tag(
+        "div", tag("h3", "Looking for ", tag("q", one.words)), tag("p", words, class_="say"),
+        tag("div", *cards, class_="shots found-shots"), class_="searched",
+    )  # fmt: skip
+
+
+# ---- What travelled
+
+
+def _travelled(story: Story) -> Html:
+    rows = []
+    for task, cells in story.runs.items():
+        record = cells[TOGETHER]
+        way = "phone to phone" if record.is_tour else "to a server and back"
+        rows.append((SUBJECTS[task].title, _KEPT[task], way, human_bytes(record.travelled)))
+    models = sum(cells[TOGETHER].travelled for cells in story.runs.values())
+    photos = (
+        f"For scale: all {number(story.town.photos)} photos of this town are {human_bytes(story.town.bytes)}, because "
+        "they are tiny. Models do not grow with the photos, but here they were the heavier load "
+        f"({human_bytes(models)}). What was saved is not traffic: it is that nobody had to hand over a photo."
+    )
+    if models <= story.town.bytes:
+        photos = f"For scale: all {number(story.town.photos)} photos of this town are {human_bytes(story.town.bytes)}."
+    honest = (
+        "Weights of a model are not photos, but they are made of them: someone who sees one person's update may learn "
+        "something about what is on that person's photos. Nothing is hidden from the server in these four runs."
+    )
+    return section(
+        "travelled", "What travelled, and what never left",
+        table("What travelled", ("", "never left", "models went", "in all"), rows, 3),
+        tag("p", photos, class_="say"), tag("p", tag("b", "What this does not promise. "), honest, class_="say"),
+    )  # fmt: skip
+
+
+def _further(story: Story, folder: Path) -> Html:
+    reports = [
+        tag("li", SUBJECTS[task].title, " ", tag("a", "the federation", href=f"{task}/{TOGETHER}/report.html"), ", ",
+            tag("a", "the comparison", href=f"{task}/compare.html"), ", ", tag("code", f"wayfare run demo/{task}"))
+        for task in story.runs
+    ]  # fmt: skip
+    spent = [(_STEPS.get(name, name), human_seconds(seconds)) for name, seconds in story.seconds]
+    tried = [
+        f"wayfare locate PHOTO --index {folder}/places/{TOGETHER}/index",
+        f'wayfare search "windmill" --index {folder}/hashing/{TOGETHER}/index',
+        f"wayfare graph {folder}/town/psg --run {folder}/scenes/{TOGETHER} --out graphs",
+        f"wayfare data show {folder}/town",
+    ]
+    return section(
+        "further", "Go on from here", tag("ul", *reports, class_="plain-list"),
+        tag("p", "The models are yours to try:"), tag("pre", tag("code", Html("\n".join(str(tag("span", t)) for t in tried)))),
+        details("How long it took", table("Time", ("part", "time"), spent)),
+    )  # fmt: skip
+
+
+_STEPS = {"town": "making the town", "locate": "locating photos", "search": "searching, and the graph"}
+
+
+def _image(shown: Picture) -> Html:
+    return picture(shown.jpeg, shown.words, shown.width, shown.height)
