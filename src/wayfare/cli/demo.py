@@ -78,8 +78,8 @@ class _Screen:
 
 def _table(result: dict[str, Any]) -> Table:
     """The main figure of each task, each way of learning a column."""
-    from wayfare.reports.story_words import SUBJECTS, Outcome, points
     from wayfare.reports.record import Record
+    from wayfare.reports.story_words import SUBJECTS, Outcome, points
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="out of 100", title_justify="left")
     for name in ("", "before", "each alone", "together", "all in one place"):

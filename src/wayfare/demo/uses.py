@@ -13,6 +13,7 @@ from wayfare.data.places import PlacePhotos
 from wayfare.data.town import map as town_map
 from wayfare.data.town.model import City
 from wayfare.demo.city import picture_of
+from wayfare.errors import DataError
 from wayfare.gallery.album import Album, Wanted, evenly
 from wayfare.reports.story_parts import (
     CityMap,
@@ -125,7 +126,8 @@ def _on(city: City, latitude: float, longitude: float, look: str = "") -> Point:
 
 
 def _degrees(photos: PlacePhotos, row: int) -> tuple[float, float]:
-    assert photos.latitude is not None and photos.longitude is not None  # the town's have them
+    if photos.latitude is None or photos.longitude is None:
+        raise DataError("these photographs have no latitude and longitude", photos.root)
     return float(photos.latitude[row]), float(photos.longitude[row])
 
 
@@ -171,7 +173,7 @@ def _last(labels: Sequence[str]) -> Sequence[str]:
 
 
 def draw_graph(run: Path) -> Graphing:
-    """The graph of the first test picture in which enough goes on and not too much, with what the town's record says of it."""
+    """The graph of the first test picture in which enough goes on and not too much, beside the town's own record."""
     from wayfare.reports.graph_picture import Sketch, photo
     from wayfare.use.graph import graphs
     from wayfare.use.graph_page import drawn_of, shown_of

@@ -1,4 +1,4 @@
-"""The page of `wayfare demo`: a town, four federations that learnt in it, and what can be done with what they learnt."""
+"""The page of `wayfare demo`: a town, four federations that learnt in it, and what they are good for."""
 
 from __future__ import annotations
 
@@ -265,8 +265,8 @@ def _all_located(found: Locating) -> str:
     if found.threshold is None:
         return f"{asked} There were too few photos to learn which answers to trust."
     trusted = (
-        f" It is allowed to say that it does not know. It did so for {number(found.asked - found.accepted)} of them; of "
-        f"the other {number(found.accepted)} answers {number(found.accepted_right)} were right. Of "
+        f" It is allowed to say that it does not know. It did so for {number(found.asked - found.accepted)} of them; "
+        f"of the other {number(found.accepted)} answers {number(found.accepted_right)} were right. Of "
         f"{number(found.strangers)} photos of other cities it called {number(found.refused)} unknown."
     )
     return asked + trusted
@@ -308,7 +308,7 @@ def _graph(graph: Graphing) -> list[Html]:
     ]  # fmt: skip
     words = (
         "A photo that nobody learnt from. The model was given its things and said how they relate: these are its "
-        f"{len(shown.relations)} surest relations, and {sum(graph.right)} of them are also in the town's own record (✓)."
+        f"{len(shown.relations)} surest, and {sum(graph.right)} of them are also in the town's own record (✓)."
     )
     return [
         tag("h3", "A scene graph"), tag("p", words, class_="say"), tag("div", left, right, class_="pair"),
@@ -383,7 +383,7 @@ def _further(story: Story, folder: Path) -> Html:
     ]
     return section(
         "further", "Go on from here", tag("ul", *reports, class_="plain-list"),
-        tag("p", "The models are yours to try:"), tag("pre", tag("code", Html("\n".join(str(tag("span", t)) for t in tried)))),
+        tag("p", "The models are yours to try:"), tag("pre", tag("code", *(tag("span", line) for line in tried))),
         details("How long it took", table("Time", ("part", "time"), spent)),
     )  # fmt: skip
 

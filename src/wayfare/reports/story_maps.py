@@ -22,7 +22,7 @@ def located_map(found: Locating) -> Html:
     """Where photos were said to be taken, numbered, with a line to where they were."""
     city = found.city
     parts = [_dot(city, point, 4.5) for point in city.photos]
-    for at, one in enumerate(found.photos, start=1):
+    for one in found.photos:
         if one.truth is not None:
             (x0, y0), (x1, y1) = _place(city, one.guess), _place(city, one.truth)
             parts.append(tag("path", d=f"M{x0:.0f} {y0:.0f}L{x1:.0f} {y1:.0f}", class_="off"))

@@ -54,7 +54,8 @@ font-size:.88rem}
 .two figcaption{font-weight:400;font-size:.82rem;color:var(--muted);padding-top:3px}
 .card-located p{margin:0}
 .card-located .pinned{margin:0 0 6px}
-.beside-map{display:grid;grid-template-columns:minmax(0,1.1fr) minmax(0,1fr);gap:24px;align-items:center;margin-top:20px}
+.beside-map{display:grid;grid-template-columns:minmax(0,1.1fr) minmax(0,1fr);gap:24px;align-items:center;
+margin-top:20px}
 .mark{display:inline-block;font-weight:700;color:var(--muted);margin-right:4px}
 .mark.good{color:var(--good)}
 .mark.bad{color:var(--warn)}
