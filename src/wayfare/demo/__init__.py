@@ -19,9 +19,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from wayfare.data.town import map as town_map
+from wayfare.data.town.crowd import city_of
 from wayfare.data.town.make import SIZES, make
 from wayfare.data.town.model import City
 from wayfare.demo import plan, uses
+from wayfare.demo.city import picture_of
 from wayfare.errors import ConfigError
 from wayfare.experiment import Experiment
 from wayfare.gallery.album import Album, Wanted, evenly
@@ -29,6 +31,9 @@ from wayfare.reports import compare, story
 from wayfare.reports.record import Record
 from wayfare.reports.report import write_report
 from wayfare.reports.story_parts import Story, Town
+from wayfare.reports.tour_film import ABSENT
+from wayfare.reports.tour_player import Ground
+from wayfare.reports.tour_record import Tour
 from wayfare.runner import Listener, resume, run
 
 _SAMPLES = 10  # photos to look at
@@ -90,7 +95,8 @@ def make_demo(
     with clock.part("page", "writing the page"):
         town = _town(experiments["places"][plan.TOGETHER], cities)
         _write_reports(runs, out)
-        told = Story(town, runs, locating, searches, graph, tuple(clock.seconds), quick)
+        ground = _ground(experiments["objects"][plan.TOGETHER], runs["objects"][plan.TOGETHER])
+        told = Story(town, runs, locating, searches, graph, ground, tuple(clock.seconds), quick)
         page = story.write_story(told, out / "index.html")
     results = {task: {cell: record.summary for cell, record in cells.items()} for task, cells in runs.items()}
     return {"page": str(page), "town": made, "seconds": dict(clock.seconds), "quick": quick, "runs": results}
@@ -118,8 +124,8 @@ def _write_reports(runs: Mapping[str, Mapping[str, Record]], out: Path) -> None:
 
 def _town(experiment: Experiment, cities: Mapping[str, City]) -> Town:
     """The cities with whose photographs are where, and some of these."""
-    task, split = experiment.task, experiment.split()
-    photos, pool = task.grounds.photos, task.grounds.pool
+    split, grounds = experiment.split(), experiment.task.grounds  # type: ignore[attr-defined]
+    photos, pool = grounds.photos, grounds.pool
     owner = np.full(len(photos), -1)
     for client, samples in enumerate(split):
         owner[pool[samples]] = client
@@ -142,3 +148,18 @@ def _town(experiment: Experiment, cities: Mapping[str, City]) -> Town:
              for row in evenly(flat, _SAMPLES)]  # fmt: skip
     size = sum(path.stat().st_size for path in paths)
     return Town(len(photos), size, maps, len(split), album.pictures(shown, 240))
+
+
+def _ground(experiment: Experiment, record: Record) -> Ground | None:
+    """The city under those who meet. Their film has its own middle: where that is, they themselves tell."""
+    tour, topology = Tour.read(record), experiment.topology
+    kind, _, people = topology.traces.partition(":")  # type: ignore[attr-defined]
+    if tour is None or tour.film is None or kind != "town":
+        return None
+    film, there = tour.film, tour.film.positions[..., 0] != ABSENT
+    frame = int(np.argmax(there.sum(1)))
+    cast = topology.cast(len(experiment.split()), experiment.seed)  # type: ignore[attr-defined]
+    places = cast.positions(int(film.slots[frame]))[there[frame]]
+    east, north = np.median(places - film.positions[frame][there[frame]] * film.step, axis=0).tolist()
+    city = city_of(int(people))
+    return Ground(picture_of(city, 900).jpeg, -east, -north, city.width - east, city.height - north)

@@ -57,7 +57,7 @@ def write_story(story: Story, out: Path) -> Path:
 def page_of(story: Story, folder: Path) -> str:
     """The page as HTML; links are relative to the folder."""
     tour = Tour.read(story.runs["objects"][TOGETHER])
-    found = player(tour) if tour is not None else None
+    found = player(tour, story.ground) if tour is not None else None
     uses = {
         "places": _locating(story.locating),
         "objects": _day(tour, found),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from wayfare.reports.dataset_parts import Picture
 from wayfare.reports.graph_page import Shown
 from wayfare.reports.record import Record
+from wayfare.reports.tour_player import Ground
 
 
 @dataclass(frozen=True)
@@ -112,5 +113,6 @@ class Story:
     locating: Locating
     searches: Sequence[Searching]
     graph: Graphing
+    ground: Ground | None = None  # under the devices that meet
     seconds: Sequence[tuple[str, float]] = field(default_factory=tuple)  # what took how long
     quick: bool = False
