@@ -99,6 +99,7 @@ def test_it_goes_on_where_it_stopped(made: Path, capsys: pytest.CaptureFixture[s
          "one place it would have been 10 more."),
         (Outcome(0.1, 0.4, 0.3, 0.2, NAN), "from 10 to 30, and that is 10 less than each reached alone: here it did "
          "not pay to federate. With everything in one place it was 10 less, with the same settings."),
+        (Outcome(0.5, NAN, 0.3, 0.3, NAN), "It got worse, from 50 to 30. With everything in one place it was as good."),
         (Outcome(0.5, 0.5, 0.5, NAN, 0.62), "changed little: from 50 to 50, no better than each alone. That is still "
          "not more than what needs no learning (62)."),
     ],

@@ -84,7 +84,9 @@ class Outcome:
         grew = f"from {points(self.before)} to {points(self.together)}"
         if not math.isfinite(gain):
             return "It was not measured."
-        text = f"Learning together took it {grew}" if gain > _SAME else f"Learning together changed little: {grew}"
+        text = f"Learning together took it {grew}"
+        if gain <= _SAME:
+            text = f"Learning together changed little: {grew}" if gain >= -_SAME else f"It got worse, {grew}"
         if math.isfinite(ahead):
             if ahead > _SAME:
                 text += f", {points(ahead)} more than each reached alone"
