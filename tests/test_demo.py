@@ -14,7 +14,6 @@ import pytest
 from wayfare.cli import main
 from wayfare.cli.console import recipe_path
 from wayfare.demo import plan
-from wayfare.reports.page import Html
 from wayfare.reports.story_words import Outcome
 
 NAN = float("nan")
@@ -114,34 +113,39 @@ def test_it_says_so_if_it_did_not_pay(outcome: Outcome, said: str) -> None:
 def test_the_page_in_a_browser(page: str, tmp_path: Path) -> None:
     """A script looks round and presses play; the page's own policy would not let it run, so the copy has none.
 
-    A browser without a screen paints when it likes, so there frames come from its clock.
+    A browser without a screen paints when it likes, so there frames come from its clock. Its window is never narrower
+    than 500 pixels, so the page is in a frame of 400, and says from there what it found.
     """
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("chromium is not on PATH: the page is not opened in a real browser")
     looks = """
     const wait = (ms) => new Promise((done) => setTimeout(done, ms));
-    const root = document.getElementById("tour"), out = document.createElement("pre");
+    const root = document.getElementById("tour");
     (async () => {
       while (!root.dataset.ready) await wait(20);
       const images = [...document.images], from = Number(root.dataset.at);
       document.getElementById("tour-play").click(); await wait(1500);
       document.getElementById("tour-play").click(); await wait(100);
-      out.textContent = JSON.stringify({ images: images.length,
+      parent.postMessage(JSON.stringify({ images: images.length,
         broken: images.filter((image) => !image.complete || !image.naturalWidth).length,
         played: Number(root.dataset.at) - from, drawn: Number(document.documentElement.dataset.drawn),
-        width: document.documentElement.scrollWidth, window: innerWidth });
-      out.id = "looked"; document.body.append(out);
+        width: document.documentElement.scrollWidth, window: innerWidth,
+        plots: Math.max(...[...document.querySelectorAll(".plot svg")].map((plot) => plot.clientWidth)) }), "*");
     })();
     """
     frames = "window.requestAnimationFrame = (paint) => setTimeout(() => paint(performance.now()), 16)"
     text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page, count=1)
     text = text.replace("<head>", f"<head><script>{frames}</script>", 1)
-    (tmp_path / "looked.html").write_text(text.replace("</body>", Html(f"<script>{looks}</script></body>")), "utf-8")
+    (tmp_path / "inside.html").write_text(text.replace("</body>", f"<script>{looks}</script></body>"), "utf-8")
+    hears = "onmessage = (said) => { document.body.append(Object.assign(document.createElement('pre'), "
+    hears += "{ id: 'looked', textContent: said.data })); }"
+    frame = '<iframe src="inside.html" width="400" height="800" style="border:0"></iframe>'
+    (tmp_path / "looked.html").write_text(f"<body><script>{hears}</script>{frame}</body>", "utf-8")
     (tmp_path / "page.html").write_text(page, "utf-8")
     quiet = "--no-first-run --disable-background-networking --disable-component-update --disable-sync --disable-gpu"
     command = [chromium, "--headless", "--no-sandbox", *quiet.split(), f"--user-data-dir={tmp_path / 'profile'}"]
-    command += ["--enable-logging=stderr", "--v=0", "--window-size=400,800", "--virtual-time-budget=8000", "--dump-dom"]
+    command += ["--enable-logging=stderr", "--v=0", "--window-size=600,900", "--virtual-time-budget=8000", "--dump-dom"]
     found = {}
     for name in ("page", "looked"):  # as it is, and with the script
         given = [*command, (tmp_path / f"{name}.html").as_uri()]
@@ -150,4 +154,4 @@ def test_the_page_in_a_browser(page: str, tmp_path: Path) -> None:
         found[name] = done.stdout
     looked = json.loads(re.search(r'<pre id="looked">(.*?)</pre>', found["looked"]).group(1))  # type: ignore[union-attr]
     assert looked["images"] >= 19 and looked["broken"] == 0 and looked["played"] > 0 and looked["drawn"] == 5
-    assert looked["width"] <= looked["window"] <= 500
+    assert looked["window"] == 400 and looked["width"] <= 400 and 0 < looked["plots"] < 400

@@ -19,8 +19,6 @@ from wayfare.reports.tables import human_seconds
 if TYPE_CHECKING:
     from wayfare.runner import Listener
 
-_WAYS = {"federated": "together", "local": "each alone", "centralised": "all in one place"}
-
 
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where everything goes.")] = Path("runs/demo"),
@@ -39,7 +37,8 @@ def demo(
     Example: [bold]wayfare demo --out runs/demo[/bold]
     """
     began = time.monotonic()
-    with opened(engine, workers) as machine, interruptible(f"wayfare demo --out {out}", "what is done so far"):
+    again = f"wayfare demo --out {out}{' --quick' if quick else ''}"
+    with opened(engine, workers) as machine, interruptible(again, "what is done so far"):
         from wayfare.demo import make_demo
         from wayfare.demo.plan import RECIPES
 
@@ -54,11 +53,8 @@ class _Screen:
     """Shows the progress: live on a terminal, in lines elsewhere."""
 
     def __init__(self, progress: Progress | None) -> None:
-        self.progress, self.text, self.bar = (
-            progress,
-            "",
-            None if progress is None else progress.add_task("", visible=False),
-        )
+        self.progress, self.text = progress, ""
+        self.bar = None if progress is None else progress.add_task("", visible=False)
 
     def step(self, number: int, steps: int, title: str) -> None:
         err.print(f"[bold]{number}/{steps}[/bold] {title}", highlight=False, soft_wrap=True)

@@ -10,6 +10,7 @@ command goes on where it was interrupted.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from wayfare.core import disk
 from wayfare.data.town import map as town_map
 from wayfare.data.town.crowd import city_of
 from wayfare.data.town.make import SIZES, make
@@ -36,7 +38,8 @@ from wayfare.reports.tour_player import Ground
 from wayfare.reports.tour_record import Tour
 from wayfare.runner import Listener, resume, run
 
-_SAMPLES = 10  # photos to look at
+_SAMPLES = 12  # photos to look at
+_COLOURS = ("c1", "c2", "c3", "c5", "c4", "c6", "c7", "c8", "c10", "c11")  # of clients; c9 is grey
 _TITLES = {
     "places": "where was a photo taken?",
     "objects": "what is in it? (learnt by meeting, without a server)",
@@ -60,24 +63,30 @@ class Stage(Protocol):
 
 
 class _Clock:
-    """Announces the parts and keeps how long each took."""
+    """Announces the parts and keeps, in a file, how long each took in all: a demo may have been interrupted."""
 
-    def __init__(self, stage: Stage) -> None:
-        self.stage, self.seconds = stage, list[tuple[str, float]]()
+    def __init__(self, stage: Stage, file: Path) -> None:
+        self.stage, self.file, self.number = stage, file, 0
+        self.seconds: dict[str, float] = json.loads(file.read_text()) if file.exists() else {}
 
     @contextmanager
     def part(self, name: str, title: str) -> Iterator[None]:
-        self.stage.step(len(self.seconds) + 1, _STEPS, title)
+        self.number += 1
+        self.stage.step(self.number, _STEPS, title)
         began = time.monotonic()
-        yield
-        self.seconds.append((name, time.monotonic() - began))
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - began
+            disk.write(self.file, json.dumps(self.seconds).encode())
 
 
 def make_demo(
     out: Path, recipes: Mapping[str, Path], machine: Any, stage: Stage, quick: bool = False
 ) -> dict[str, Any]:
     """Make everything in this folder, on an engine that is open; `recipes` has the files of `plan.RECIPES`."""
-    clock, spec = _Clock(stage), plan.town_spec(quick)
+    out.mkdir(parents=True, exist_ok=True)
+    clock, spec = _Clock(stage, out / "seconds.json"), plan.town_spec(quick)
     experiments = plan.experiments(recipes, out, quick)
     size = SIZES[spec.size]
     with clock.part("town", f"making a town: {size.cities} cities, {size.cities * size.shots:,} photos"):
@@ -96,10 +105,10 @@ def make_demo(
         town = _town(experiments["places"][plan.TOGETHER], cities)
         _write_reports(runs, out)
         ground = _ground(experiments["objects"][plan.TOGETHER], runs["objects"][plan.TOGETHER])
-        told = Story(town, runs, locating, searches, graph, ground, tuple(clock.seconds), quick)
+        told = Story(town, runs, locating, searches, graph, ground, dict(clock.seconds), quick)
         page = story.write_story(told, out / "index.html")
     results = {task: {cell: record.summary for cell, record in cells.items()} for task, cells in runs.items()}
-    return {"page": str(page), "town": made, "seconds": dict(clock.seconds), "quick": quick, "runs": results}
+    return {"page": str(page), "town": made, "seconds": clock.seconds, "quick": quick, "runs": results}
 
 
 def _record(experiment: Experiment, place: Path, machine: Any, stage: Stage) -> Record:
@@ -136,7 +145,7 @@ def _town(experiment: Experiment, cities: Mapping[str, City]) -> Town:
     for name, city in cities.items():
         rows = np.flatnonzero(photos.city == name)
         held = sorted(set(owner[rows].tolist()) - {-1})
-        looks = [f"c{(held.index(o) * 5) % 12 + 1}" if o >= 0 else "nobody" for o in owner[rows].tolist()]
+        looks = [_COLOURS[held.index(o) % len(_COLOURS)] if o >= 0 else "nobody" for o in owner[rows].tolist()]
         clients = [split.id(client) for client in held]
         note = f"{len(clients)} clients" if len(clients) else "nobody learns here: the test"
         if waiting := len(aside & set(clients)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from wayfare.reports.story_parts import (
 )
 
 Progress = Callable[[str, int, int], None]
-_QUERIES = ("windmill", "bicycle", "car", "person", "bridge", "fountain")  # the first two that the model knows
 _FOUND = 8  # pictures for each text
 _RELATIONS = 8  # in the graph
 _OBJECTS = (5, 9)  # that its picture has, at least and at most
@@ -139,7 +137,7 @@ def _metres(photos: PlacePhotos, one: int, other: int) -> float:
 
 
 def search_twice(run: Path, progress: Progress) -> list[Searching]:
-    """Two texts, looked for among the pictures that the run itself searches when it is judged."""
+    """The two things that most pictures show, looked for among those that the run searches when it is judged."""
     from wayfare.use.hash_model import hashing_run
     from wayfare.use.search import Query, SearchIndex, search
     from wayfare.use.search_adding import add_pairs, model_for
@@ -148,8 +146,8 @@ def search_twice(run: Path, progress: Progress) -> list[Searching]:
     add_pairs(model_for(found, out), found, out, progress)
     index, pairs = SearchIndex(out), found.task.pairs
     fine = pairs.names[-pairs.levels[-1] :] if pairs.levels else pairs.names
-    words = [word for word in dict.fromkeys((*_QUERIES, *fine)) if index.model.knows(word) and word in fine][:2]
-    counts = Counter(dict(zip(pairs.names, pairs.labels[pairs.retrieval].sum(0).tolist())))
+    counts = dict(zip(pairs.names, pairs.labels[pairs.retrieval].sum(0).tolist()))
+    words = [word for word in sorted(fine, key=lambda name: -counts[name]) if index.model.knows(word)][:2]
     answers = search(index, [Query(word) for word in words], k=_FOUND, find="photos").answers
     album = Album()
     made = []
@@ -189,8 +187,9 @@ def draw_graph(run: Path) -> Graphing:
     drawn = Sketch(drawn_of(made, len(model.things), model.classes))
     known = {(int(s), int(o), model.predicates[p]) for s, o, p in test[place].relations.tolist()}
     right = [(one.subject, one.object, one.predicate) in known for one in made.relations]
-    return Graphing(shown_of(made, drawn, photo(drawn)), right)
+    plain = None if made.seen.pixels is None else _picture(Album(), made.seen.pixels, "the photo", _LARGE)
+    return Graphing(plain, shown_of(made, drawn, photo(drawn)), right)
 
 
-def _picture(album: Album, source: Path, words: str, side: int = _SMALL) -> Any:
+def _picture(album: Album, source: Path | np.ndarray, words: str, side: int = _SMALL) -> Any:
     return album.picture(Wanted(source, words), side)

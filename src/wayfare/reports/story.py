@@ -86,7 +86,7 @@ def _header(story: Story) -> Html:
         ("photos that left their owner", "0", "not one"),
         ("learners", number(sum(map(clients_of, runs))), "in four federations"),
         ("travelled instead", human_bytes(sent), "of models"),
-        ("it took", human_seconds(sum(spent for _, spent in story.seconds)), "on this machine"),
+        ("it took", human_seconds(sum(story.seconds.values())), "on this machine"),
     ]
     quick = tag(
         "p", tag("b", "A quick try-out. "), "It shows that everything works; so little was learnt that the figures "
@@ -299,7 +299,8 @@ def _tour_figures(tour: Tour | None) -> list[Figure]:
 
 def _graph(graph: Graphing) -> list[Html]:
     shown = graph.shown
-    left = tag("div", _image(shown.picture), class_="shot")
+    photos = [_image(one) for one in (graph.photo, shown.picture) if one is not None]
+    left = tag("div", *photos, class_="shot both")
     right = tag("div", shown.graph, class_="beside")
     listed = [
         tag("li", tag("span", "✓" if good else "?", class_="mark good" if good else "mark"),
@@ -308,7 +309,8 @@ def _graph(graph: Graphing) -> list[Html]:
     ]  # fmt: skip
     words = (
         "A photo that nobody learnt from. The model was given its things and said how they relate: these are its "
-        f"{len(shown.relations)} surest, and {sum(graph.right)} of them are also in the town's own record (✓)."
+        f"{len(shown.relations)} surest, and {sum(graph.right)} of them are also in the town's own record (✓), "
+        "which does not hold all that is true."
     )
     return [
         tag("h3", "A scene graph"), tag("p", words, class_="say"), tag("div", left, right, class_="pair"),
@@ -374,7 +376,7 @@ def _further(story: Story, folder: Path) -> Html:
             tag("a", "the comparison", href=f"{task}/compare.html"), ", ", tag("code", f"wayfare run demo/{task}"))
         for task in story.runs
     ]  # fmt: skip
-    spent = [(_STEPS.get(name, name), human_seconds(seconds)) for name, seconds in story.seconds]
+    spent = [(_STEPS.get(name, name), human_seconds(seconds)) for name, seconds in story.seconds.items()]
     tried = [
         f"wayfare locate PHOTO --index {folder}/places/{TOGETHER}/index",
         f'wayfare search "windmill" --index {folder}/hashing/{TOGETHER}/index',

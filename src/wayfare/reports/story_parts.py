@@ -100,6 +100,7 @@ class Searching:
 class Graphing:
     """The scene graph of one picture."""
 
+    photo: Picture | None  # as it is
     shown: Shown
     right: Sequence[bool]  # of the relations shown: the town's own record has them
 
@@ -114,5 +115,5 @@ class Story:
     searches: Sequence[Searching]
     graph: Graphing
     ground: Ground | None = None  # under the devices that meet
-    seconds: Sequence[tuple[str, float]] = field(default_factory=tuple)  # what took how long
+    seconds: Mapping[str, float] = field(default_factory=dict)  # what took how long
     quick: bool = False

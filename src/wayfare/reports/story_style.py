@@ -62,6 +62,8 @@ margin-top:20px}
 .relations{list-style:none;margin:14px 0 0;padding:0;columns:16em auto;column-gap:28px}
 .relations li{padding:2px 0;break-inside:avoid}
 .pair .shot img{width:100%;max-width:560px;image-rendering:auto}
+.both{display:grid;gap:10px;grid-template-columns:1fr 1.6fr;align-items:end}
+.both img{width:100%;border-radius:8px}
 .links{margin:14px 0 0}
 pre span{display:block}
 .plain-list li{margin-bottom:4px}

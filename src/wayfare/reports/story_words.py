@@ -45,7 +45,8 @@ SUBJECTS = {
         "How do the things on it relate?", "test/R@20",
         "relations in a photo (“person riding bicycle”) that are among the model's twenty surest",
         "Each client photographs one kind of scene. They learnt together to say how the things in a photo relate.",
-        "test/frequency R@20", "always the most frequent relation of two kinds of things",
+        "test/frequency R@20",
+        "always naming the most frequent relation of two kinds of things, counted over everybody's photos,",
     ),
     "hashing": Subject(
         "Which photos go with these words?", "test/MAP",
