@@ -2,6 +2,7 @@
 
     plan.py    what is trained: recipes/demo, together, alone, and with all data in one place
     uses.py    three photos are located, two texts looked for, one scene graph drawn
+    beside.py  a run in a process of its own, where there are several cores
     city.py    a city from above
 
 All of it goes to one folder, and `index.html` there tells it. What is done already is not done again, so that the same
@@ -25,6 +26,7 @@ from wayfare.data.town.crowd import city_of
 from wayfare.data.town.make import SIZES, make
 from wayfare.data.town.model import City
 from wayfare.demo import plan, uses
+from wayfare.demo.beside import Beside
 from wayfare.demo.city import picture_of
 from wayfare.errors import ConfigError
 from wayfare.experiment import Experiment
@@ -94,7 +96,7 @@ def make_demo(
     runs: dict[str, dict[str, Record]] = {}
     for task, cells in experiments.items():
         with clock.part(task, f"{task}: {_TITLES[task]}"):
-            runs[task] = {cell: _record(one, out / task / cell, machine, stage) for cell, one in cells.items()}
+            runs[task] = _runs(cells, out / task, machine, stage)
     cities = {name: town_map.build(name, spec.seed, size.blocks) for name in made["cities"]}
     homes = {task: out / task / plan.TOGETHER for task in plan.TASKS}
     with clock.part("locate", "using it: where were three photos taken?"):
@@ -109,6 +111,22 @@ def make_demo(
         page = story.write_story(told, out / "index.html")
     results = {task: {cell: record.summary for cell, record in cells.items()} for task, cells in runs.items()}
     return {"page": str(page), "town": made, "seconds": clock.seconds, "quick": quick, "runs": results}
+
+
+def _runs(cells: Mapping[str, Experiment], folder: Path, machine: Any, stage: Stage) -> dict[str, Record]:
+    """All cells of a task; on several cores the one with all data in one place runs beside the others."""
+    pooled, place = cells[plan.POOLED], folder / plan.POOLED
+    needs_others = getattr(pooled.partition, "path", None) is not None  # their partition
+    if getattr(machine, "workers", 1) < 2 or needs_others or (place / "summary.json").exists():
+        return {cell: _record(one, folder / cell, machine, stage) for cell, one in cells.items()}
+    if hasattr(pooled.task, "ready"):  # both would look at all photos otherwise
+        pooled.task.ready(stage.show)
+    with Beside(pooled, place) as beside:
+        others = {cell: one for cell, one in cells.items() if cell != plan.POOLED}
+        found = {cell: _record(one, folder / cell, machine, stage) for cell, one in others.items()}
+        stage.show(f"{folder.name}, {plan.POOLED}, in a process beside", 0, pooled.rounds)
+        beside.wait()
+    return {**found, plan.POOLED: _record(pooled, place, machine, stage)}
 
 
 def _record(experiment: Experiment, place: Path, machine: Any, stage: Stage) -> Record:

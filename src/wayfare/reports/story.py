@@ -27,7 +27,18 @@ from wayfare.reports.record import Record
 from wayfare.reports.story_maps import city_map, located_map
 from wayfare.reports.story_parts import Graphing, LocatedPhoto, Locating, Searching, Story, Town
 from wayfare.reports.story_style import STYLE
-from wayfare.reports.story_words import ALONE, POOLED, SUBJECTS, TOGETHER, Outcome, Subject, clients_of, points, who
+from wayfare.reports.story_words import (
+    ALONE,
+    POOLED,
+    SUBJECTS,
+    TOGETHER,
+    Outcome,
+    Subject,
+    clients_of,
+    judging,
+    points,
+    who,
+)
 from wayfare.reports.tables import human_bytes, human_seconds, number
 from wayfare.reports.tour_figures import distribution_figure, progress_figure
 from wayfare.reports.tour_player import Player, player
@@ -185,8 +196,9 @@ def _how(task: str, runs: Mapping[str, Record]) -> str:
 def _passes(record: Record) -> list[float]:
     """How often the clients' samples have been learnt from by the end of each round."""
     epochs = int(record.experiment.get("training", {}).get("epochs", 1))
-    per_round = int(record.experiment.get("topology", {}).get("per_round", 0)) or clients_of(record)
-    share = 1.0 if record.component("strategy") == POOLED else min(1.0, per_round / max(1, clients_of(record)))
+    learners = max(1, clients_of(record) - judging(record))
+    per_round = int(record.experiment.get("topology", {}).get("per_round", 0)) or learners
+    share = 1.0 if record.component("strategy") == POOLED else min(1.0, per_round / learners)
     return [line.round * epochs * share for line in record.rounds]
 
 

@@ -64,6 +64,7 @@ margin-top:20px}
 .pair .shot img{width:100%;max-width:560px;image-rendering:auto}
 .both{display:grid;gap:10px;grid-template-columns:1fr 1.6fr;align-items:end}
 .both img{width:100%;border-radius:8px}
+#tour-map{max-height:560px}
 .links{margin:14px 0 0}
 pre span{display:block}
 .plain-list li{margin-bottom:4px}

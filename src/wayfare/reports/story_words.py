@@ -120,6 +120,11 @@ def clients_of(record: Record) -> int:
     return int(count) if isinstance(count, int | float) else 0
 
 
+def judging(record: Record) -> int:
+    """How many of them do not learn, but are there to judge."""
+    return int(record.experiment.get("evaluation", {}).get("validation_clients", 0))
+
+
 def held(record: Record) -> int:
     """How many pictures the clients had."""
     table = record.partition.get("table", {})
@@ -130,7 +135,8 @@ def who(task: str, record: Record) -> str:
     """ "17 neighbourhoods, 2,104 photos": who learnt from what."""
     names = {"places": "neighbourhoods", "objects": "people", "scenes": "people", "hashing": "people"}
     things = {"places": "photos", "objects": "pictures of sights", "scenes": "photos", "hashing": "pictures with words"}
-    return f"{number(clients_of(record))} {names[task]} with {number(held(record))} {things[task]} between them"
+    text = f"{number(clients_of(record))} {names[task]} with {number(held(record))} {things[task]} between them"
+    return f"{text}, of whom {judging(record)} only judge" if judging(record) else text
 
 
 def _last(record: Record | None, metric: str) -> float:
