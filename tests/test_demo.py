@@ -14,6 +14,9 @@ import pytest
 from wayfare.cli import main
 from wayfare.cli.console import recipe_path
 from wayfare.demo import plan
+from wayfare.demo.beside import Beside
+from wayfare.errors import WayfareError
+from wayfare.experiment import Experiment
 from wayfare.reports.story_words import Outcome
 
 NAN = float("nan")
@@ -89,6 +92,22 @@ def test_it_goes_on_where_it_stopped(made: Path, capsys: pytest.CaptureFixture[s
     assert set(told["seconds"]) == {"town", *plan.TASKS, "locate", "search", "page"} and told["quick"] is True
     assert main(["demo", "--out", str(made), "--engine", "local"]) == 1
     assert "another town is here" in capsys.readouterr().err
+
+
+def test_what_runs_beside_says_why_it_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = tmp_path / "python"  # is quicker than the real one
+    python.write_text('#!/bin/sh\necho "$@" > "$0.asked"\necho first >&2\necho "psg.json is gone" >&2\nexit 1\n')
+    python.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(python))
+    recipes = {name: recipe_path(f"demo/{name}") for name in plan.RECIPES}
+    pooled = plan.experiments(recipes, tmp_path, quick=True)["scenes"]["centralised"]
+    with (
+        Beside(pooled, tmp_path / "pooled") as beside,
+        pytest.raises(WayfareError, match=r"pooled\.toml failed: psg\.json is gone"),
+    ):
+        beside.wait()
+    assert Experiment.read(tmp_path / "pooled.toml") == pooled
+    assert f"-m wayfare run {tmp_path}/pooled.toml -o {tmp_path}/pooled" in (tmp_path / "python.asked").read_text()
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from wayfare.reports.figures import COLOURS
 
+# of clients on a map, which is light in a dark page too
+_ON_MAPS = {
+    1: "#2f6f9f", 2: "#c8641a", 3: "#2f7d4c", 4: "#8a5aa8", 5: "#c1366f", 6: "#8f7a10", 7: "#1d8a90", 8: "#a3523d",
+    10: "#4455b8", 11: "#6a9326",
+}  # fmt: skip
+
 STYLE = """
 img{display:block;max-width:100%;height:auto}
 .lead{max-width:66ch}
@@ -73,6 +79,5 @@ pre span{display:block}
 @media (max-width:560px){.runner{grid-template-columns:1fr;gap:2px}.found-shots{grid-template-columns:repeat(4,1fr)}
 section>h2{font-size:1.35rem}.tile:first-child{grid-column:auto}.cities .sights{display:none}
 .cities circle{r:8px}.cities{grid-template-columns:1fr 1fr;gap:12px}}
-""" + "".join(
-    f".fill.c{i}{{background:var(--c{i})}}.sheet circle.c{i}{{fill:var(--c{i})}}\n" for i in range(1, COLOURS + 1)
-)
+""" + "".join(f".fill.c{i}{{background:var(--c{i})}}\n" for i in range(1, COLOURS + 1))
+STYLE += "".join(f".sheet circle.c{i}{{fill:{colour}}}\n" for i, colour in _ON_MAPS.items())

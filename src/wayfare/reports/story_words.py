@@ -136,7 +136,7 @@ def who(task: str, record: Record) -> str:
     names = {"places": "neighbourhoods", "objects": "people", "scenes": "people", "hashing": "people"}
     things = {"places": "photos", "objects": "pictures of sights", "scenes": "photos", "hashing": "pictures with words"}
     text = f"{number(clients_of(record))} {names[task]} with {number(held(record))} {things[task]} between them"
-    return f"{text}, of whom {judging(record)} only judge" if judging(record) else text
+    return f"{text}, of which {judging(record)} only judge" if judging(record) else text
 
 
 def _last(record: Record | None, metric: str) -> float:
