@@ -1,40 +1,51 @@
-"""A partition from a file: of the same data it is taken as it is, of other data it is refused."""
-
-from __future__ import annotations
-
-from pathlib import Path
+"""Stored partitions."""
 
 import numpy as np
 import pytest
 
+from wayfare.data.partition.dirichlet import Dirichlet
 from wayfare.data.partition.file import File
-from wayfare.data.partition.quantity import Quantity
 from wayfare.data.partition.split import Split
 from wayfare.errors import DataError
 
-LABELS = np.arange(12) % 3
-RNG = np.random.default_rng(0)
+
+@pytest.fixture
+def stored(tmp_path):
+    labels = np.arange(100) % 4
+    split = Dirichlet(5, 0.5)(labels, np.random.default_rng(3))
+    (tmp_path / "split").write_bytes(split.pack())
+    return tmp_path / "split", labels, split
 
 
-def stored(split: Split, file: Path) -> File:
-    file.write_bytes(split.pack())
-    return File(str(file))
+def test_a_stored_partition_comes_back_whatever_the_seed(stored):
+    path, labels, split = stored
+    again = File(str(path))(labels, np.random.default_rng(99))
+    assert again.pack() == split.pack()
 
 
-def test_only_the_data_that_it_was_drawn_over(tmp_path: Path) -> None:
-    drawn = Quantity(3)(LABELS, RNG)
-    rule = stored(drawn, tmp_path / "p.safetensors")
-    assert [part.tolist() for part in rule(LABELS, RNG)] == [part.tolist() for part in drawn]
-    for other in (LABELS[:-1], LABELS[::-1]):
-        with pytest.raises(DataError, match="drawn over other data"):
-            rule(other, RNG)
+@pytest.mark.parametrize("change", ["more samples", "other labels"])
+def test_other_data_is_refused(stored, change):
+    path, labels, _ = stored
+    other = np.append(labels, 0) if change == "more samples" else labels[::-1]
+    with pytest.raises(DataError, match="other data"):
+        File(str(path))(other, np.random.default_rng(0))
 
 
-def test_one_that_deals_out_a_part_goes_with_all_data_that_reach_as_far(tmp_path: Path) -> None:
+def test_a_missing_or_damaged_file_is_named(stored, tmp_path):
+    path, labels, _ = stored
+    with pytest.raises(DataError, match="nowhere"):
+        File(str(tmp_path / "nowhere"))(labels, np.random.default_rng(0))
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(DataError):
+        File(str(path))(labels, np.random.default_rng(0))
+
+
+def test_one_that_deals_out_a_part_goes_with_all_data_that_reach_as_far(stored):
     """Where a topology keeps samples back, the record is of the others: only how far it reaches can be seen."""
-    drawn = Quantity(2)(LABELS[:6], RNG)
-    part = Split(drawn.offsets, drawn.indices + 4, drawn.provenance | {"samples": None})
-    rule = stored(part, tmp_path / "p.safetensors")
-    assert sorted(rule(LABELS, RNG).pool().tolist()) == [4, 5, 6, 7, 8, 9]
-    with pytest.raises(DataError, match="10 samples, here 9"):
-        rule(LABELS[:9], RNG)
+    path, _, split = stored
+    part = Split(split.offsets, split.indices + 4, split.provenance | {"samples": None})
+    path.write_bytes(part.pack())
+    again = File(str(path))(np.zeros(104, np.int64), np.random.default_rng(0))
+    assert sorted(again.pool().tolist()) == [*range(4, 104)]
+    with pytest.raises(DataError, match="104 samples, here 103"):
+        File(str(path))(np.zeros(103, np.int64), np.random.default_rng(0))

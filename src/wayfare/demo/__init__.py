@@ -156,8 +156,6 @@ def _town(experiment: Experiment, cities: Mapping[str, City]) -> Town:
     owner = np.full(len(photos), -1)
     for client, samples in enumerate(split):
         owner[pool[samples]] = client
-    learners = np.zeros(len(photos), bool)
-    learners[pool] = True
     aside = set(experiment.crowd(split).validation)
     maps = []
     for name, city in cities.items():

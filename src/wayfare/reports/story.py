@@ -6,15 +6,13 @@ import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from wayfare.reports import graph_page
-from wayfare.reports.dataset_parts import Picture
+from wayfare.reports import graph_page, story_uses
 from wayfare.reports.figures import Figure, Key, axis_title, plain_layout
 from wayfare.reports.page import (
     Html,
     details,
     document,
     legend,
-    picture,
     plots,
     save,
     section,
@@ -24,8 +22,8 @@ from wayfare.reports.page import (
     tiles,
 )
 from wayfare.reports.record import Record
-from wayfare.reports.story_maps import city_map, located_map
-from wayfare.reports.story_parts import Graphing, LocatedPhoto, Locating, Searching, Story, Town
+from wayfare.reports.story_maps import city_map
+from wayfare.reports.story_parts import Story, Town
 from wayfare.reports.story_style import STYLE
 from wayfare.reports.story_words import (
     ALONE,
@@ -40,8 +38,7 @@ from wayfare.reports.story_words import (
     who,
 )
 from wayfare.reports.tables import human_bytes, human_seconds, number
-from wayfare.reports.tour_figures import distribution_figure, progress_figure
-from wayfare.reports.tour_player import Player, player
+from wayfare.reports.tour_player import player
 from wayfare.reports.tour_record import Tour
 
 _WAYS = {  # name, and colour in every figure
@@ -70,14 +67,14 @@ def page_of(story: Story, folder: Path) -> str:
     tour = Tour.read(story.runs["objects"][TOGETHER])
     found = player(tour, story.ground) if tour is not None else None
     uses = {
-        "places": _locating(story.locating),
-        "objects": _day(tour, found),
-        "scenes": _graph(story.graph),
-        "hashing": [_search(one) for one in story.searches],
+        "places": story_uses.locating(story.locating),
+        "objects": story_uses.day(tour, found),
+        "scenes": story_uses.graph(story.graph),
+        "hashing": [story_uses.search(one) for one in story.searches],
     }
     sections, drawn = [_town(story.town)], list[Figure]()
     for task, subject in SUBJECTS.items():
-        figures = _tour_figures(tour) if task == "objects" else _curves(task, subject, story.runs[task])
+        figures = story_uses.tour_figures(tour) if task == "objects" else _curves(task, subject, story.runs[task])
         sections.append(_chapter(task, subject, story.runs[task], figures, uses[task]))
         drawn += figures
     sections += [_travelled(story), _further(story, folder)]
@@ -95,7 +92,7 @@ def _header(story: Story) -> Html:
     )
     shown = [
         ("photos that left their owner", "0", "not one"),
-        ("learners", number(sum(map(clients_of, runs))), "in four federations"),
+        ("learners", number(sum(clients_of(record) - judging(record) for record in runs)), "in four federations"),
         ("travelled instead", human_bytes(sent), "of models"),
         ("it took", human_seconds(sum(story.seconds.values())), "on this machine"),
     ]
@@ -126,7 +123,7 @@ def _town(town: Town) -> Html:
         "grey ones belong to nobody who learns."
     )
     cities = [city_map(one) for one in town.maps]
-    shots = [tag("figure", _image(one), tag("figcaption", one.caption)) for one in town.samples]
+    shots = [tag("figure", story_uses.image(one), tag("figcaption", one.caption)) for one in town.samples]
     return section(
         "town", "The town", tag("p", words, class_="say"), tag("div", *cities, class_="cities"),
         tag("h3", "What its people photographed"), tag("div", *shots, class_="shots"),
@@ -230,130 +227,6 @@ def _curves(task: str, subject: Subject, runs: Mapping[str, Record]) -> list[Fig
     ]
 
 
-# ---- Where was this photo taken?
-
-
-def _locating(found: Locating) -> list[Html]:
-    cards = [_located(found, at, one) for at, one in enumerate(found.photos, start=1)]
-    return [
-        tag("h3", f"Three photos, looked for among {number(found.index)} of {found.city.name}"),
-        tag("div", *cards, class_="located"),
-        tag("div", located_map(found), tag("p", _all_located(found), class_="say"), class_="beside-map"),
-    ]
-
-
-def _located(found: Locating, at: int, one: LocatedPhoto) -> Html:
-    if one.unknown is None:
-        said = "It cannot say how sure it is."
-    elif one.unknown:
-        said = "“I do not know this place.”"
-    else:
-        said = f"“This is {found.city.name}, at {at} on the map.”"
-    sure = "" if one.confidence is None else f" Confidence {one.confidence:.2f}."
-    if one.known and one.metres is not None:
-        off = f"It is {one.metres:.0f} m off"
-        truth = f"{off}: right." if one.metres <= found.radius else f"{off}: wrong."
-        good = (one.metres <= found.radius) and one.unknown is not True
-        if one.unknown:
-            truth = f"A pity: its guess was {one.metres:.0f} m off."
-    else:
-        good = one.unknown is True
-        truth = f"Right: it was {one.about}." if good else f"Wrong: it was {one.about}, which is not in the index."
-    mark = tag("span", "✓" if good else "✗", class_="mark good" if good else "mark bad", aria_hidden="true")
-    pair = [tag("figure", _image(one.picture), tag("figcaption", "the photo"))]
-    if one.match is not None:
-        pair.append(tag("figure", _image(one.match), tag("figcaption", "most like it")))
-    words = tag("p", mark, tag("b", said), f" {truth}{sure}")
-    return tag("div", tag("p", tag("span", at, class_=f"pin pin{at}"), class_="pinned"),
-               tag("div", *pair, class_="two"), words, class_="card-located")  # fmt: skip
-
-
-def _all_located(found: Locating) -> str:
-    asked = (
-        f"The first two are those that the model was surest of, the third is of another city, whose places it was "
-        f"never shown here. Of all {number(found.asked)} photos of {found.city.name} it put {number(found.right)} "
-        f"within {found.radius:g} m of where they were taken."
-    )
-    if found.threshold is None:
-        return f"{asked} There were too few photos to learn which answers to trust."
-    trusted = (
-        f" It is allowed to say that it does not know. It did so for {number(found.asked - found.accepted)} of them; "
-        f"of the other {number(found.accepted)} answers {number(found.accepted_right)} were right. Of "
-        f"{number(found.strangers)} photos of other cities it called {number(found.refused)} unknown."
-    )
-    return asked + trusted
-
-
-# ---- The day
-
-
-def _day(tour: Tour | None, found: Player | None) -> list[Html]:
-    if tour is None or found is None:
-        return []
-    met, taken = int(tour.slots["met"].sum()), len(tour.exchanges)
-    words = (
-        f"Press play to see the day: each dot is a phone, its colour how much its model recognises. They met "
-        f"{number(met)} times and took {several(taken, 'model')} from each other."
-    )
-    return [tag("h3", "The day, from six to six"), tag("p", words, class_="say"), found.body]
-
-
-def _tour_figures(tour: Tour | None) -> list[Figure]:
-    if tour is None:
-        return []
-    ends = [one.of("accuracy") if one is not None else None for one in (tour.initial, tour.final)]
-    drawn = (progress_figure(tour), distribution_figure("tour-distribution", "accuracy", *ends))
-    return [figure for figure in drawn if figure is not None]
-
-
-# ---- How things relate
-
-
-def _graph(graph: Graphing) -> list[Html]:
-    shown = graph.shown
-    photos = [_image(one) for one in (graph.photo, shown.picture) if one is not None]
-    left = tag("div", *photos, class_="shot both")
-    right = tag("div", shown.graph, class_="beside")
-    listed = [
-        tag("li", tag("span", "✓" if good else "?", class_="mark good" if good else "mark"),
-            f" {subject} ", tag("i", word), f" {other}")
-        for (subject, word, other, _), good in zip(shown.relations, graph.right)
-    ]  # fmt: skip
-    words = (
-        "A photo that nobody learnt from. The model was given its things and said how they relate: these are its "
-        f"{len(shown.relations)} surest, and {sum(graph.right)} of them are also in the town's own record (✓), "
-        "which does not hold all that is true."
-    )
-    return [
-        tag("h3", "A scene graph"), tag("p", words, class_="say"), tag("div", left, right, class_="pair"),
-        tag("ul", *listed, class_="relations"),
-    ]  # fmt: skip
-
-
-# ---- Search
-
-
-def _search(one: Searching) -> Html:
-    cards = [
-        tag(
-            "figure",
-            _image(hit.picture) if hit.picture is not None else tag("div", "no picture", class_="lost"),
-            tag("figcaption", tag("span", "✓" if hit.right else "✗", class_=f"mark {'good' if hit.right else 'bad'}"),
-                f" {hit.labels}"),
-        )
-        for hit in one.found
-    ]  # fmt: skip
-    right = sum(hit.right for hit in one.found)
-    words = (
-        f"{right} of the first {len(one.found)} show one; of all pictures that were searched it is "
-        f"{points(one.share)} in 100."
-    )
-    return tag(
-        "div", tag("h3", "Looking for ", tag("q", one.words)), tag("p", words, class_="say"),
-        tag("div", *cards, class_="shots found-shots"), class_="searched",
-    )  # fmt: skip
-
-
 # ---- What travelled
 
 
@@ -373,7 +246,7 @@ def _travelled(story: Story) -> Html:
         photos = f"For scale: all {number(story.town.photos)} photos of this town are {human_bytes(story.town.bytes)}."
     honest = (
         "Weights of a model are not photos, but they are made of them: someone who sees one person's update may learn "
-        "something about what is on that person's photos. Nothing is hidden from the server in these four runs."
+        "something about what is on that person's photos. Nothing is hidden from the server in these runs."
     )
     return section(
         "travelled", "What travelled, and what never left",
@@ -403,7 +276,3 @@ def _further(story: Story, folder: Path) -> Html:
 
 
 _STEPS = {"town": "making the town", "locate": "locating photos", "search": "searching, and the graph"}
-
-
-def _image(shown: Picture) -> Html:
-    return picture(shown.jpeg, shown.words, shown.width, shown.height)

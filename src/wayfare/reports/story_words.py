@@ -39,7 +39,7 @@ SUBJECTS = {
         "What is on it?", "test/accuracy", "photos of sights that are recognised, among ten kinds",
         "Here is no server at all. People walked about the town for a day with a few photos of its sights. When two "
         "came near each other, their phones decided whether the other's model was worth having, and averaged it with "
-        "their own.",
+        "their own. How to decide was learnt from a few pictures that are nobody's.",
     ),
     "scenes": Subject(
         "How do the things on it relate?", "test/R@20",
