@@ -7,8 +7,10 @@ import importlib
 import json
 import operator
 import pkgutil
+import sys
 import typing
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -31,6 +33,8 @@ def find(kind: str, name: str) -> type[Any]:
     package, ability = KINDS[kind]
     if ":" in name:
         module_name, _, attribute = name.partition(":")
+        if (here := str(Path.cwd())) not in sys.path:
+            sys.path.append(here)  # last: a part of your own is found beside you, and nothing else of that folder is
         try:
             found = operator.attrgetter(attribute)(importlib.import_module(module_name))
         except (ImportError, AttributeError, ValueError, TypeError) as error:

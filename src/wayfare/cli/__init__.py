@@ -11,7 +11,7 @@ from typing import Annotated
 import click
 import typer
 
-from wayfare.cli import claims, data, examples, federate, graph, look, reproduce, runs, search, study, town, traffic, use
+from wayfare.cli import claims, data, federate, graph, help, look, reproduce, runs, search, study, town, traffic, use
 from wayfare.cli.console import err
 from wayfare.errors import DeviceError, WayfareError, suggestion
 
@@ -37,7 +37,7 @@ app = typer.Typer(
 )
 for module in (runs, reproduce, claims, study, look, use, search, graph, data, town, traffic, federate):
     module.add_to(app)
-examples.explain(app)
+help.explain(app)
 
 
 def _version(wanted: bool) -> None:

@@ -5,9 +5,13 @@ They are in one place so that one test can go over all of them, and over all com
 
 from __future__ import annotations
 
+import inspect
+import typing
 from collections.abc import Iterator
+from typing import Any
 
 import typer
+from typer.core import TyperArgument, TyperCommand
 
 HEADINGS = {
     "Train": ("demo", "run", "resume", "federate"),
@@ -68,6 +72,18 @@ EXAMPLES = {
 }
 
 
+class Command(TyperCommand):
+    """A command whose arguments keep their help: with typer 0.20, click 8.5 loses it."""
+
+    def __init__(self, name: str | None, **attributes: Any) -> None:
+        super().__init__(name, **attributes)
+        hints = typing.get_type_hints(inspect.unwrap(self.callback), include_extras=True) if self.callback else {}
+        for parameter in self.params:
+            if isinstance(parameter, TyperArgument):
+                said = getattr(hints.get(str(parameter.name)), "__metadata__", ())
+                parameter.help = next((each.help for each in said), parameter.help)
+
+
 def explain(app: typer.Typer) -> None:
     """Give every command its examples and its heading."""
     headings = {name: heading for heading, names in HEADINGS.items() for name in names}
@@ -75,7 +91,7 @@ def explain(app: typer.Typer) -> None:
     for group in app.registered_groups:
         group.rich_help_panel = headings.get(str(group.name))
     for name, command in _commands(app):
-        command.rich_help_panel = headings.get(name)
+        command.rich_help_panel, command.cls = headings.get(name), Command
         if name in EXAMPLES:
             command.epilog = "\n\n".join(["[bold]Examples[/bold]", *EXAMPLES[name]])
 
