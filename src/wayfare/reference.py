@@ -68,7 +68,7 @@ def command_page() -> str:
         "",
         _NOTE,
         "",
-        "Every command has `--help`. With `--json` one JSON object is on standard output and the rest on standard error.",
+        "Every command has `--help`. With `--json` one JSON object is on standard output, the rest on standard error.",
         "Exit status: 0 done, 1 failed, 2 wrong use, 130 interrupted.",
         "",
     ]
@@ -97,7 +97,7 @@ def _command(name: str, command: click.Command) -> list[str]:
     lines = [f"### wayfare {name} {usage}".rstrip(), "", text, ""]
     rows = [(_spelling(p), _default(p), _unstyled(getattr(p, "help", "") or "")) for p in command.params]
     if rows:
-        lines += ["| | default | |", "|---|---|---|", *(f"| `{a}` | {b} | {_cell(c)} |" for a, b, c in rows), ""]
+        lines += ["| | default | |", "|---|---|---|", *(f"| `{_cell(a)}` | {b} | {_cell(c)} |" for a, b, c in rows), ""]
     return [*lines, "```console parse-only", *EXAMPLES.get(name, ()), "```", ""]
 
 
@@ -140,9 +140,10 @@ def settings_page() -> str:
         "",
         _NOTE,
         "",
-        "A recipe is a TOML file. Every key has a default but those marked *needed*; an unknown key is an error that lists",
-        "the known ones. On the command line the same keys are written with dots: `--set training.lr=0.1`.",
-        "[reproducing.md](reproducing.md) has what `wayfare reproduce` reads beside these (`[cells]`, `[paper]`, `[small]`).",
+        "A recipe is a TOML file. Every key has a default but those marked *needed*; an unknown key is an error that",
+        "lists the known ones. On the command line the same keys are written with dots: `--set training.lr=0.1`.",
+        "`[cells]`, `[paper]` and `[small]`, which only `wayfare reproduce` reads, are in",
+        "[reproducing.md](reproducing.md).",
         "",
         "## Outside all tables",
         "",

@@ -1,0 +1,245 @@
+"""Every block of code in README and docs runs, or says why not; every link leads somewhere; nothing generated is stale.
+
+What the first words after the three backticks mean:
+
+    python                  executed; all such blocks of a page share one namespace and one empty folder
+    python file=NAME        written there under this name
+    toml                    loaded as an experiment; with file=NAME also written there
+    toml not-a-recipe       only read
+    json, csv               read; with file=NAME also written there
+    console                 every line is run: exit status 0
+    console parse-only      every line is parsed: commands, options, recipes and settings are those that there are
+    text                    nothing to run: a drawing, the form of an output
+    ... parse-only: WHY     the same for other languages: compiled, imports tried
+"""
+
+import ast
+import csv
+import json
+import re
+import shlex
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import pytest
+import typer
+
+from wayfare.cli import app, main
+from wayfare.cli.console import parse_settings, recipe_path
+from wayfare.cli.reproduce import Scale, read_plan
+from wayfare.experiment import Experiment
+from wayfare.reference import commands, pages
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+COMMANDS = dict(commands(typer.main.get_command(app)))
+FENCE = re.compile(r"^```(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page."""
+
+    line: int
+    language: str
+    marks: str
+    text: str
+
+    @property
+    def file(self) -> str:
+        """The name under which it is kept."""
+        return next((mark.removeprefix("file=") for mark in self.marks.split() if mark.startswith("file=")), "")
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text()
+    found = []
+    for match in FENCE.finditer(text):
+        language, _, marks = match[1].partition(" ")
+        found.append(Block(text[: match.start()].count("\n") + 1, language, marks, match[2]))
+    return found
+
+
+def lines_of(text: str) -> list[list[str]]:
+    """The commands of a block, as words."""
+    lines = text.replace("\\\n", " ").splitlines()
+    words = [shlex.split(part, comments=True) for line in lines for part in line.removeprefix("$ ").split(" && ")]
+    return [each for each in words if each]
+
+
+# ---- what is only parsed
+
+
+def parsed(words: list[str]) -> None:
+    """Fail if there is no such command, option, recipe or setting."""
+    if words[:1] == ["wayfare"]:
+        name = " ".join(words[1:3]) if " ".join(words[1:3]) in COMMANDS else " ".join(words[1:2])
+        assert name in COMMANDS, f"there is no command {name!r}"
+        with COMMANDS[name].make_context(name, words[1 + len(name.split()) :]) as context:
+            recipe_fits(name, context.params)
+    elif words[0] == "make":
+        targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        assert set(words[1:]) <= set(targets), words
+    elif words[0].rpartition("/")[2] in ("python", "python3"):
+        assert words[1] == "-m" or (ROOT / words[1]).is_file(), words
+    else:
+        assert words[0].rpartition("/")[2] in ("git", "cd", "pip", "export"), f"what is {words[0]!r}?"
+
+
+def recipe_fits(command: str, given: dict) -> None:
+    """The recipe is one of ours, or a file of the reader's; its settings are there."""
+    name = given.get("recipe")
+    if not name or name.endswith(".toml"):
+        return
+    changes = parse_settings(given.get("set_"))
+    if any(":" in str(value) for key, value in changes.items() if key.endswith(".name")):
+        return  # a part of the reader's own
+    if command == "reproduce":
+        scale = given["scale"] and Scale(given["scale"])
+        plan = read_plan(recipe_path(name), scale, given["data"], changes)
+        assert {cell for cell in given["cells"].split(",") if cell} <= plan.cells.keys()
+    else:
+        Experiment.read(recipe_path(name), changes)
+
+
+def compiled(code: str) -> None:
+    """It is Python, and what it imports is there."""
+    imports = [n for n in ast.parse(code).body if isinstance(n, ast.Import | ast.ImportFrom)]
+    exec(compile(ast.Module(imports, []), "imports", "exec"), {})
+
+
+# ---- what is run
+
+
+class Reader:
+    """Somebody who follows a page in an empty folder."""
+
+    def __init__(self, page: Path) -> None:
+        self.page, self.names = page, {"__name__": "page"}
+
+    def follow(self, block: Block) -> None:
+        if block.file:
+            Path(block.file).write_text(block.text)
+        getattr(self, f"_{block.language}")(block)
+
+    def _python(self, block: Block) -> None:
+        if "parse-only" in block.marks:
+            assert re.search(r"parse-only: \w+", block.marks), "say why"
+            compiled(block.text)
+        elif not block.file:
+            code = "\n" * block.line + block.text  # so that an error names the page's own line
+            exec(compile(code, str(self.page), "exec"), self.names)
+
+    def _console(self, block: Block) -> None:
+        for words in lines_of(block.text):
+            parsed(words)
+            if not block.marks:
+                assert words[0] == "wayfare", f"mark it parse-only: {words}"
+                assert main(words[1:]) == 0, shlex.join(words)
+
+    def _toml(self, block: Block) -> None:
+        if "not-a-recipe" in block.marks:
+            tomllib.loads(block.text)
+        else:
+            Experiment.from_toml(block.text)
+
+    def _json(self, block: Block) -> None:
+        json.loads(block.text)
+
+    def _csv(self, block: Block) -> None:
+        rows = list(csv.reader(block.text.splitlines()))
+        assert len({len(row) for row in rows}) == 1, rows
+
+    def _text(self, block: Block) -> None:
+        pass
+
+
+@pytest.fixture
+def empty_folder(tmp_path, monkeypatch, shared_cache):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WAYFARE_CACHE", str(shared_cache))
+    monkeypatch.setattr("os.cpu_count", lambda: 1)  # the engine `auto` is then `local`, which needs no workers
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    yield
+    for name in [name for name, module in sys.modules.items() if str(tmp_path) in str(getattr(module, "__file__", ""))]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_block_runs(page, empty_folder):
+    reader = Reader(page)
+    for block in blocks(page):
+        assert hasattr(reader, f"_{block.language}"), f"{page.name}:{block.line}: a block in {block.language!r}"
+        try:
+            reader.follow(block)
+        except (Exception, SystemExit) as error:
+            raise AssertionError(f"{page.name}:{block.line}: {type(error).__name__}: {error}") from error
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_in_the_text_exist(page):
+    """In spans of code and in indented lines: the command, and every option."""
+    text = FENCE.sub("", page.read_text())
+    spans = re.findall(r"`(wayfare [a-z][^`]*)`", text) + re.findall(r"^    (wayfare [a-z].*)$", text, re.MULTILINE)
+    for span in [*spans, *re.findall(r"^#+ (wayfare [a-z].*)$", text, re.MULTILINE)]:
+        words = span.split()
+        name = next((n for n in (" ".join(words[1:3]), words[1]) if n in COMMANDS), None)
+        group = any(command.startswith(words[1] + " ") for command in COMMANDS)
+        assert name or (group and len(words) == 2), f"{page.name}: {span}"
+        known = {o for p in COMMANDS[name].params for o in p.opts} | {"--help"} if name else set()
+        assert set(re.findall(r"(?<=\s)--[a-z][\w-]*", span)) <= known | {"--help"}, f"{page.name}: {span}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", page.read_text())):
+        if not target.startswith(("http://", "https://")):
+            file, _, anchor = target.partition("#")
+            there = (page.parent / file) if file else page
+            assert there.exists(), f"{page.name}: {target}"
+            assert not anchor or anchor in anchors(there), f"{page.name}: {target}"
+
+
+def anchors(page: Path) -> set[str]:
+    """As GitHub makes them of headings."""
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_page_is_in_the_list():
+    index = (ROOT / "docs" / "index.md").read_text()
+    missing = [page.name for page in PAGES[2:] if page.name != "index.md" and f"({page.name})" not in index]
+    assert not missing
+
+
+@pytest.mark.parametrize("name", ["reference-cli.md", "reference-toml.md", "strategies.md"])
+def test_generated_pages_are_fresh(name):
+    docs = ROOT / "docs"
+    assert (docs / name).read_text() == pages(docs)[name], "stale: run `make docs`"
+
+
+def test_fednova_is_short():
+    (code,) = (block.text for block in blocks(ROOT / "docs" / "bring-your-own.md") if block.file == "fednova.py")
+    assert len(code.splitlines()) < 25
+
+
+def test_a_wrong_line_is_noticed(tmp_path, empty_folder):
+    """The checks above can fail."""
+    for line in (
+        "wayfare rnu quickstart",
+        "wayfare run quickstart --sede 3",
+        "wayfare run quickstat",
+        "wayfare run quickstart --set training.lrr=1",
+        "wayfare reproduce fedvpr/table4 --cells nonsense",
+        "make nonsense",
+        "python examples/nonsense.py",
+    ):
+        (words,) = lines_of(line)
+        with pytest.raises((AssertionError, click.ClickException, Exception)) as caught:
+            parsed(words)
+        assert caught.type is not TypeError, line
+    with pytest.raises(ModuleNotFoundError):
+        compiled("import nonsense_of_ours")
