@@ -28,6 +28,7 @@ import pytest
 
 from command_lines import COMMANDS, lines_of, parsed
 from wayfare.cli import main
+from wayfare.components import names
 from wayfare.errors import WayfareError
 from wayfare.experiment import Experiment
 from wayfare.reference import pages
@@ -178,6 +179,13 @@ def test_every_page_is_in_the_list():
 def test_generated_pages_are_fresh(name):
     docs = ROOT / "docs"
     assert (docs / name).read_text() == pages(docs)[name], "stale: run `make docs`"
+
+
+@pytest.mark.parametrize("strategy", names("strategy"))
+def test_every_strategy_is_explained(strategy):
+    """How it works, and what of a device it sends."""
+    assert strategy in anchors(ROOT / "docs" / "strategies.md")
+    assert f"`{strategy}`" in (ROOT / "docs" / "privacy.md").read_text().partition("## By strategy")[2]
 
 
 def test_fednova_is_short():

@@ -48,9 +48,9 @@ def test_cheap_examples_run(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("os.cpu_count", lambda: 1)  # no workers
     for run in ("mine", "other"):
         assert main(["run", "quickstart", "--rounds", "1", "--out", f"runs/{run}"]) == 0
-    for folder in ("my-photos", "my-town"):
-        Path(folder, "house").mkdir(parents=True)
-        Image.new("RGB", (32, 32), "red").save(Path(folder, "house", "1.png"))
+    for photo in ("my-photos/house/1.png", "my-photos/tree/1.png", "my-town/house/1.png", "my-town/tree/1.png"):
+        Path(photo).parent.mkdir(parents=True)
+        Image.new("RGB", (32, 32), "red").save(photo)
     capsys.readouterr()
     tried = [line for name in sorted(CHEAP) for line in examples(capsys, name) if line not in NOT_CHEAP]
     for line in tried:
