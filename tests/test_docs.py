@@ -7,10 +7,12 @@ What the first words after the three backticks mean:
     toml                    loaded as an experiment; with file=NAME also written there
     toml not-a-recipe       only read
     json, csv               read; with file=NAME also written there
-    console                 every line is run: exit status 0
+    console, bash, sh       every line is run: exit status 0
     console parse-only      every line is parsed: commands, options, recipes and settings are those that there are
+    console not-here: WHY   lines of `wayfare` are parsed, those of other programs (docker, ssh) are not looked at
+    python parse-only: WHY  compiled, and its imports tried
+    yaml, ini not-here: WHY a file for another program
     text                    nothing to run: a drawing, the form of an output
-    ... parse-only: WHY     the same for other languages: compiled, imports tried
 """
 
 import ast
@@ -86,22 +88,32 @@ class Reader:
         getattr(self, f"_{block.language}")(block)
 
     def _python(self, block: Block) -> None:
+        assert re.fullmatch(r"|file=\S+|parse-only: \w.*", block.marks), f"what is {block.marks!r}?"
         if "parse-only" in block.marks:
-            assert re.search(r"parse-only: \w+", block.marks), "say why"
             compiled(block.text)
         elif not block.file:
             code = "\n" * block.line + block.text  # so that an error names the page's own line
             exec(compile(code, str(self.page), "exec"), self.names)
 
     def _console(self, block: Block) -> None:
+        assert re.fullmatch(r"|parse-only|not-here: \w.*", block.marks), f"what is {block.marks!r}?"
         for words in lines_of(block.text):
-            parsed(words)
+            if words[0] == "wayfare" or not block.marks.startswith("not-here"):
+                parsed(words)
             if not block.marks:
                 assert words[0] == "wayfare", f"mark it parse-only: {words}"
                 assert main(words[1:]) == 0, shlex.join(words)
 
+    _bash = _sh = _console
+
+    def _yaml(self, block: Block) -> None:
+        assert re.fullmatch(r"not-here: \w.*", block.marks), "say why it cannot be tried"
+
+    _ini = _yaml
+
     def _toml(self, block: Block) -> None:
-        if "not-a-recipe" in block.marks:
+        assert re.fullmatch(r"|file=\S+|not-a-recipe", block.marks), f"what is {block.marks!r}?"
+        if block.marks == "not-a-recipe":
             tomllib.loads(block.text)
         else:
             Experiment.from_toml(block.text)

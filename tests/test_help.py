@@ -8,6 +8,7 @@ from PIL import Image
 
 from command_lines import COMMANDS, lines_of, parsed
 from wayfare.cli import main
+from wayfare.cli.help import HEADINGS
 
 CHEAP = {"resume", "report", "compare", "list", "split", "explain-traffic", "claims", "data check", "data show"}
 NOT_CHEAP = {"wayfare claims --only 'fedvpr/gem-*' --seeds 3", "wayfare resume runs/mine --rounds 100"}
@@ -35,6 +36,11 @@ def test_every_command_has_examples_that_parse(name, capsys):
         assert line.startswith(f"wayfare {name} "), f"{line!r} is cut, or of another command"
         (words,) = lines_of(line)
         parsed(words)
+
+
+def test_every_command_stands_under_a_heading():
+    under = {command for commands in HEADINGS.values() for command in commands}
+    assert under == {name.split()[0] for name in COMMANDS}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

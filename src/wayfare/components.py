@@ -34,7 +34,7 @@ def find(kind: str, name: str) -> type[Any]:
     if ":" in name:
         module_name, _, attribute = name.partition(":")
         if (here := str(Path.cwd())) not in sys.path:
-            sys.path.append(here)  # last: a part of your own is found beside you, and nothing else of that folder is
+            sys.path.append(here)  # last, so that it hides no module of ours or of a library
         try:
             found = operator.attrgetter(attribute)(importlib.import_module(module_name))
         except (ImportError, AttributeError, ValueError, TypeError) as error:

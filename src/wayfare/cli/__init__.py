@@ -59,7 +59,7 @@ def _suggest(error: click.BadParameter) -> None:
     """The value of a list that somebody may have meant."""
     choices, given = getattr(error.param and error.param.type, "choices", ()), error.message.split("'")
     if choices and len(given) > 1 and (meant := suggestion(given[1], map(str, choices))):
-        err.print(meant.removeprefix("; ").capitalize(), markup=False, highlight=False)
+        err.print(meant.replace("; d", "D", 1), markup=False, highlight=False)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
