@@ -33,8 +33,6 @@ def demo(
 
     About five minutes on two cores; nothing is downloaded. It leaves one page, index.html in the folder, that tells it
     all. An interrupted demo goes on with the same command.
-
-    Example: [bold]wayfare demo --out runs/demo[/bold]
     """
     began = time.monotonic()
     again = f"wayfare demo --out {out}{' --quick' if quick else ''}"
