@@ -83,7 +83,8 @@ def day(tour: Tour | None, found: Player | None) -> list[Html]:
         return []
     met, taken = int(tour.slots["met"].sum()), len(tour.exchanges)
     words = (
-        f"Press play to see the day: each dot is a phone, its colour how much its model recognises. They met "
+        f"Press play to see the day: each dot is a phone, its colour how much its model recognises; squares "
+        f"are signs that stand at the sights and take part. They met "
         f"{number(met)} times and took {several(taken, 'model')} from each other."
     )
     return [tag("h3", "The day, from six to six"), tag("p", words, class_="say"), found.body]
@@ -139,8 +140,8 @@ def search(one: Searching) -> Html:
     ]  # fmt: skip
     right = sum(hit.right for hit in one.found)
     words = (
-        f"{right} of the first {len(one.found)} show one; of all pictures that were searched it is "
-        f"{points(one.share)} in 100."
+        f"One of the two commonest things in the pictures. {right} of the first {len(one.found)} show one; of all that "
+        f"were searched it is {points(one.share)} in 100."
     )
     return tag(
         "div", tag("h3", "Looking for ", tag("q", one.words)), tag("p", words, class_="say"),
