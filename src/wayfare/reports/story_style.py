@@ -77,7 +77,8 @@ pre span{display:block}
 @media (prefers-color-scheme:dark){.sheet img{filter:brightness(.82)}}
 @media (max-width:760px){.beside-map{grid-template-columns:1fr;gap:14px}}
 @media (max-width:560px){.runner{grid-template-columns:1fr;gap:2px}.found-shots{grid-template-columns:repeat(4,1fr)}
-.both{grid-template-columns:1fr}section>h2{font-size:1.35rem}.tile:first-child{grid-column:auto}.cities .sights{display:none}
+.both{grid-template-columns:1fr}
+section>h2{font-size:1.35rem}.tile:first-child{grid-column:auto}.cities .sights{display:none}
 .cities circle{r:8px}.cities{grid-template-columns:1fr 1fr;gap:12px}}
 """ + "".join(f".fill.c{i}{{background:var(--c{i})}}\n" for i in range(1, COLOURS + 1))
 STYLE += "".join(f".sheet circle.c{i}{{fill:{colour}}}\n" for i, colour in _ON_MAPS.items())
