@@ -1,6 +1,7 @@
-"""A worker process of the pool engine: `python -m wayfare.worker FD PARENT`.
+"""The nursery of the pool engine, `python -m wayfare.worker FD PARENT`, and the workers that it forks.
 
-It reads frames from a socket: `open` names an experiment and its run folder, `do` runs a program as a device.
+A worker reads frames from a socket: `open` names an experiment and its run folder, `do` runs a program as a device.
+The nursery has one thread and imports only: that is what makes forking safe.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import math
 import os
 import signal
+import socket
 import sys
 import time
 import traceback
@@ -24,17 +26,62 @@ import torch
 from wayfare.core.device import Bench
 from wayfare.core.protocols import Failure
 from wayfare.engines import shared
+from wayfare.engines.crew import HIRE, PID, STOP, UP, heard, words
 from wayfare.engines.programs import keep_freed_memory, perform
 from wayfare.errors import StoreError
 
 
 def main(descriptor: int, parent: int) -> None:
-    """Serve until the other end closes."""
+    """Fork workers until the other end closes (engines/crew.py has that end)."""
     faulthandler.enable()
     die_with_parent(parent)
+    door, workers = socket.socket(fileno=descriptor), dict[int, int | None]()
+    door.sendall(words(UP, 0))
+    while True:
+        try:
+            what, number, given = heard(door)
+        except (EOFError, OSError):
+            return
+        if what == HIRE:
+            workers[len(workers)] = forked(given[0], door)
+        elif what == PID:
+            door.sendall(words(PID, workers[number] or 0))
+        elif what == STOP:
+            door.sendall(words(STOP, ended(workers[number])))
+            workers[number] = None  # its number among processes may soon be another's
+
+
+def forked(descriptor: int, door: socket.socket) -> int:
+    """A new worker at this end of a pipe; its process."""
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        os.close(descriptor)
+        return pid
+    status = 1
+    try:
+        door.close()
+        die_with_parent(parent)
+        serve(Connection(descriptor))
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def ended(pid: int | None) -> int:
+    """Kill a process that was forked here; its exit status, which it may have had before. None: it is known no more."""
+    if pid is None:
+        return -signal.SIGKILL
+    os.kill(pid, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def serve(pipe: Connection) -> None:
+    """A worker: do what is asked until the other end closes."""
     torch.set_num_threads(1)
     keep_freed_memory()
-    pipe = Connection(descriptor)
     bench: Bench | None = None
     opening: dict[str, Any] = {}
     while True:

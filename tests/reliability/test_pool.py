@@ -54,7 +54,7 @@ class Counting(Pool):
 
     @property
     def pids(self):
-        return [worker.process.pid for worker in self._crew]
+        return [worker.pid for worker in self._crew]
 
 
 @pytest.fixture(scope="module")

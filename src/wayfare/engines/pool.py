@@ -28,7 +28,7 @@ from wayfare.core.bundle import Bundle
 from wayfare.core.device import Bench
 from wayfare.core.protocols import Failure
 from wayfare.engines import shared
-from wayfare.engines.crew import Worker, hire, hire_all
+from wayfare.engines.crew import Worker, hire_all
 from wayfare.engines.programs import keep_freed_memory
 from wayfare.errors import StoreError
 
@@ -168,7 +168,7 @@ class Pool(AbstractContextManager["Pool"]):
         if worker.reply:
             Path(worker.reply).unlink(missing_ok=True)
         self.replaced += 1
-        fresh = hire()
+        fresh = worker.nursery.hire()
         if self._opening is not None:
             fresh.send(self._opening)
         self._crew[self._crew.index(worker)] = fresh
@@ -176,8 +176,8 @@ class Pool(AbstractContextManager["Pool"]):
 
     def close(self) -> None:
         """Send the workers home."""
-        for worker in self._crew:
-            worker.stop()
+        for nursery in {id(worker.nursery): worker.nursery for worker in self._crew}.values():
+            nursery.close()
         self._crew = []
         shutil.rmtree(self._folder, ignore_errors=True)
         torch.set_num_threads(self._threads)
