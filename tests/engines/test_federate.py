@@ -242,7 +242,7 @@ def test_keys(tmp_path):
 @needs_flower
 def test_three_nodes_over_tls_and_a_stranger(homes, tmp_path):
     """Flower's programs, on loopback. It takes one to two minutes, nearly all of it their start."""
-    from wayfare.deploy.flower_tools import environment, started, tail
+    from wayfare.deploy.flower_tools import tail
     from wayfare.deploy.keys import make_keys
     from wayfare.deploy.node import Node, _free_port
     from wayfare.deploy.server import Address, serve
@@ -256,7 +256,7 @@ def test_three_nodes_over_tls_and_a_stranger(homes, tmp_path):
 
     def start(name, home, key):
         node = Node(address, homes / name, name, home, key, tmp_path / "keys/ca.crt")
-        processes[home.name] = stack.enter_context(started(node.command(), environment(home / "flower"), home / "log"))
+        processes[home.name] = stack.enter_context(stack.enter_context(node.running(home / "log"))())
 
     def hear(event, data):
         if event == "listening":

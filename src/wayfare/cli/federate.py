@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsons
+import signal
 import socket
 from pathlib import Path
 from typing import Annotated, Any
@@ -117,12 +118,12 @@ def join(
         authority = next((file for file in beside if file.is_file()), None)
     place = home or Path("~/.wayfare/nodes").expanduser() / name
     node = Node(Address.read(server), photos, name, place, key, authority)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as services are stopped: all that was started ends too
     status = node.join()
-    if status:
-        raise WayfareError(
-            f"Flower's node ended with status {status}: what it said is above. Where it could not be activated, the "
-            "server does not know its key: make it with `wayfare federate keys` in the folder that the server uses"
-        )
+    raise WayfareError(
+        f"Flower's node ended with status {status}: what it said is above. Where it could not be activated, the server "
+        "does not know its key: make it with `wayfare federate keys` in the folder that the server uses"
+    )
 
 
 @federate.command()

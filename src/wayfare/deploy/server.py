@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from wayfare import errors
-from wayfare.deploy.flower_tools import called, environment, program, started, tail
+from wayfare.deploy.commands import flwr
+from wayfare.deploy.flower_tools import environment, program, started, tail
 from wayfare.deploy.household import check_federable
 from wayfare.errors import ConfigError, DeviceError, StoreError, WayfareError
 from wayfare.experiment import Experiment
@@ -100,11 +101,11 @@ def serve(
     log = place / "superlink.log"
     with started(_superlink(listen, place, certificates), env, log) as process:
         _wait_until_up(listen, certificates, process, log)
-        for key in keys:
-            _register(key, env)
         hear("listening", {"address": str(listen), "nodes": nodes})
-        begun = called([program("flwr"), "run", str(place / "app"), _LINK, "--format", "json"], env)
-        return _outcome(place, process, str(json.loads(begun)["run-id"]), env, log, hear)
+        registered = [["supernode", "register", str(key.absolute()), _LINK, "--name", key.stem] for key in keys]
+        begun = ["run", str(place / "app"), _LINK, "--format", "json"]
+        *_, told = flwr([*registered, begun], env, tolerated="already")  # nodes may have been let in before
+        return _outcome(place, process, str(json.loads(told)["run-id"]), env, log, hear)
 
 
 def _job(experiment: Experiment | None, folder: Path, nodes: int, wait: float, rounds: int) -> dict[str, Any]:
@@ -155,15 +156,6 @@ def _public_keys(certificates: Path) -> list[Path]:
             "--node NAME`"
         )
     return keys
-
-
-def _register(key: Path, env: dict[str, str]) -> None:
-    """Let this node join; it may have been let before."""
-    try:
-        called([program("flwr"), "supernode", "register", str(key.absolute()), _LINK, "--name", key.stem], env)
-    except WayfareError as error:
-        if "already" not in str(error).lower():
-            raise
 
 
 def _check_free(listen: Address) -> None:
@@ -218,7 +210,7 @@ def _outcome(place: Path, process: Any, run: str, env: dict[str, str], log: Path
 
 def _is_over(run: str, env: dict[str, str]) -> bool:
     """Whether Flower takes the run for finished."""
-    told = json.loads(called([program("flwr"), "list", _LINK, "--run-id", run, "--format", "json"], env))
+    told = json.loads(flwr([["list", _LINK, "--run-id", run, "--format", "json"]], env)[0])
     return any(str(each.get("status", "")).startswith("finished") for each in told.get("runs", []))
 
 

@@ -1,0 +1,219 @@
+"""A federation of three households over Flower's programs, and what can happen to it. A program:
+
+    python federation.py FOLDER [--alone]
+
+Every server and node is a process of its own, started by the command line as people start it, on the loopback address,
+with TLS and keys. First a run in which nothing happens, with a stranger at the door. Then one in which, in round 1, a
+node sends what is no number; in round 2, a node is killed with all its processes, and started again, and another is
+stopped until after the deadline; in round 3, the server is killed, and resumed.
+What came of it is printed as JSON. With --alone there is no network but the loopback (start it with `unshare -rn`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import households
+from troubles import Troubled
+from wayfare.core.protocols import Policy
+from wayfare.deploy.flower_tools import environment, started, tail
+from wayfare.deploy.keys import make_keys
+from wayfare.deploy.node import Node, _free_port
+from wayfare.deploy.server import Address
+from wayfare.experiment import Evaluation, Experiment
+from wayfare.runner import run
+
+FENCE = ["unshare", "-rn"]  # a network of one's own, without any device but the loopback
+NAN, KILLED, STOPPED, CUT = "c0@1", "c1@2", "c2@2", "c0@3"
+DEADLINE = 45.0
+REFUSED = "No SuperNode found with the given public key"
+
+
+class Stage:
+    """The households, their keys, and all processes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.homes = folder, folder / "photos"
+        self.address = Address("127.0.0.1", _free_port())
+        self.nodes: dict[str, subprocess.Popen[bytes]] = {}
+        households.photograph(self.homes)
+        make_keys(folder / "keys", households.NAMES, ["127.0.0.1"])
+        make_keys(folder / "stranger", ["anna"], ["127.0.0.1"])
+
+    def __enter__(self) -> Stage:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for process in self.nodes.values():
+            signal_tree(process, signal.SIGCONT)
+            process.terminate()
+        for process in self.nodes.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(40)
+            signal_tree(process, signal.SIGKILL)
+
+    def begin(self, *arguments: object, log: str) -> subprocess.Popen[bytes]:
+        """One of our own commands, in the background."""
+        with (self.folder / f"{log}.log").open("ab") as out:
+            command = [sys.executable, "-m", "wayfare", "federate", *map(str, arguments)]
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+
+    def join(self, name: str) -> None:
+        """Start a node."""
+        self.nodes[name] = self.begin(
+            "join", "--server", self.address, "--photos", self.homes / name, "--key", self.folder / "keys/nodes" / name,
+            "--home", self.folder / "homes" / name, log=name,
+        )  # fmt: skip
+
+    def serve(self, run: str, *arguments: object) -> subprocess.Popen[bytes]:
+        """Start a server."""
+        where = ["--listen", self.address, "--certificates", self.folder / "keys", "--out", self.folder / run]
+        return self.begin("server", *where, "--wait", 240, *arguments, log=run)
+
+    def finish(self, server: subprocess.Popen[bytes], run: str) -> dict[str, Any]:
+        """Wait for the end of a run; its summary."""
+        if server.wait(400):
+            raise RuntimeError(f"{run} failed:\n{tail(self.folder / f'{run}.log', 40)}")
+        return dict(json.loads((self.folder / run / "summary.json").read_text()))
+
+    @contextlib.contextmanager
+    def stranger(self) -> Any:
+        """A node whose key nobody knows; it calls itself anna."""
+        home, key = self.folder / "homes" / "stranger", self.folder / "stranger/nodes/anna"
+        node = Node(self.address, self.homes / "anna", "anna", home, key, self.folder / "keys/ca.crt")
+        with started(node.command(), environment(home / "flower"), home / "log") as process:
+            yield process
+
+
+def tree(pid: int) -> list[int]:
+    """A process and all that it started."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError):
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(entry.name))
+    found = [pid]
+    for one in found:
+        found += children.get(one, [])
+    return found
+
+
+def signal_tree(process: subprocess.Popen[bytes], sign: signal.Signals) -> None:
+    """To a process and all that it started, the parents first."""
+    if process.poll() is None:
+        for pid in tree(process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, sign)
+
+
+def await_mark(marks: Path, *names: str, seconds: float = 240.0) -> None:
+    """Until these devices say that they are in the midst of it."""
+    end = time.monotonic() + seconds
+    while not all((marks / name).exists() for name in names):
+        if time.monotonic() > end:
+            raise RuntimeError(f"{names} are not there after {seconds:.0f} s: {sorted(marks.iterdir())}")
+        time.sleep(0.1)
+
+
+def until_round(folder: Path, number: int, seconds: float = 240.0) -> None:
+    """Until this round is on record."""
+    end = time.monotonic() + seconds
+    while not any(line["round"] == number for line in lines(folder)):
+        if time.monotonic() > end:
+            raise RuntimeError(f"round {number} is not done after {seconds:.0f} s")
+        time.sleep(0.1)
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    """What is on record of a run."""
+    path = folder / "rounds.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def recipe(experiment: Experiment, file: Path) -> Path:
+    """The experiment as a file."""
+    file.write_text(experiment.to_toml())
+    return file
+
+
+def in_peace(stage: Stage) -> dict[str, Any]:
+    """A run to which nothing happens, beside the same on the local engine."""
+    plan = replace(households.experiment(stage.homes, Troubled()), evaluation=Evaluation(every=0, holdout=0.2))
+    local = run(replace(plan, partition=households.dealt(stage.homes)), stage.folder / "peace-local", "local")
+    server = stage.serve("peace", "--recipe", recipe(plan, stage.folder / "peace.toml"))
+    for name in households.NAMES:
+        stage.join(name)
+    with stage.stranger() as stranger:
+        summary = stage.finish(server, "peace")
+        turned_away = bool(stranger.poll())
+    log = (stage.folder / "peace/flower/superlink.log").read_text()
+    return {"local": local, "summary": summary, "stranger_refused": turned_away and REFUSED in log}
+
+
+def in_trouble(stage: Stage) -> dict[str, Any]:
+    """The other run, beside the same on the local engine where those devices are away."""
+    marks, folder = stage.folder / "marks", stage.folder / "trouble"
+    marks.mkdir()
+    plan = replace(
+        households.experiment(stage.homes, rounds=4),
+        strategy=Troubled(nan=(NAN,), pause=(KILLED, STOPPED, CUT), marks=str(marks), seconds=20.0),
+        evaluation=Evaluation(every=4, holdout=0.2),
+        policy=Policy(deadline=DEADLINE, quorum=0.3),
+    )
+    same = replace(plan, strategy=Troubled(nan=(NAN,), away=(KILLED, STOPPED)), partition=households.dealt(stage.homes))
+    local = run(same, stage.folder / "trouble-local", "local")
+    server = stage.serve("trouble", "--recipe", recipe(plan, stage.folder / "trouble.toml"))
+    await_mark(marks, STOPPED, KILLED)
+    signal_tree(stage.nodes["carl"], signal.SIGSTOP)
+    signal_tree(stage.nodes["bert"], signal.SIGKILL)
+    stage.nodes["bert"].wait()
+    stage.join("bert")
+    until_round(folder, 2)
+    signal_tree(stage.nodes["carl"], signal.SIGCONT)
+    await_mark(marks, CUT)
+    server.kill()
+    server.wait()
+    before = len(lines(folder))
+    server = stage.serve("trouble", "--resume")
+    summary = stage.finish(server, "trouble")
+    refused = [{"round": line["round"], **each} for line in lines(folder) for each in line["refused"]]
+    return {"local": local, "summary": summary, "refused": refused, "lines_before_the_cut": before}
+
+
+def alone() -> list[str]:
+    """Bring the loopback up; returns the network devices that there are."""
+    with socket.socket() as any_socket:
+        fcntl.ioctl(any_socket, 0x8914, struct.pack("16sh", b"lo", 0x1 | 0x40))  # SIOCSIFFLAGS: up, running
+    return [line.partition(":")[0].strip() for line in Path("/proc/net/dev").read_text().splitlines()[2:]]
+
+
+def main() -> None:
+    """Play both, and print what came of it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--alone", action="store_true")
+    args = parser.parse_args()
+    devices = alone() if args.alone else []
+    folder = args.folder.resolve()
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    began = time.monotonic()
+    with Stage(folder) as stage:
+        found = {"peace": in_peace(stage), "between": time.monotonic() - began, "trouble": in_trouble(stage)}
+    print(json.dumps({**found, "seconds": time.monotonic() - began, "devices": devices}))
+
+
+if __name__ == "__main__":
+    main()
