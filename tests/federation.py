@@ -1,12 +1,15 @@
 """A federation of three households over Flower's programs, and what can happen to it. A program:
 
-    python federation.py FOLDER [--alone]
+    python federation.py FOLDER [--alone] [--runs peace,trouble,simulation]
 
 Every server and node is a process of its own, started by the command line as people start it, on the loopback address,
-with TLS and keys. First a run in which nothing happens, with a stranger at the door. Then one in which, in round 1, a
-node sends what is no number; in round 2, a node is killed with all its processes, and started again, and another is
-stopped until after the deadline; in round 3, the server is killed, and resumed.
-What came of it is printed as JSON. With --alone there is no network but the loopback (start it with `unshare -rn`).
+with TLS and keys, and there is a stranger at the door.
+- peace: nothing happens.
+- trouble: in round 1, a node sends what is no number; in round 2, a node is killed with all its processes, and started
+  again, and another is stopped until after the deadline; in round 3, the server is killed, and resumed.
+- simulation: no programs, but Flower's simulation, over Ray.
+What came of it is printed as JSON. With --alone there is no network but the loopback (start it with `unshare -rn`), and
+it is counted how often somebody tried to reach any other.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ from wayfare.runner import run
 
 FENCE = ["unshare", "-rn"]  # a network of one's own, without any device but the loopback
 NAN, KILLED, STOPPED, CUT = "c0@1", "c1@2", "c2@2", "c0@3"
-DEADLINE = 45.0
+DEADLINE = 40.0
 REFUSED = "No SuperNode found with the given public key"
 
 
@@ -77,6 +80,12 @@ class Stage:
             "join", "--server", self.address, "--photos", self.homes / name, "--key", self.folder / "keys/nodes" / name,
             "--home", self.folder / "homes" / name, log=name,
         )  # fmt: skip
+
+    def gather(self) -> None:
+        """Start the nodes that are not there yet."""
+        for name in households.NAMES:
+            if name not in self.nodes:
+                self.join(name)
 
     def serve(self, run: str, *arguments: object) -> subprocess.Popen[bytes]:
         """Start a server."""
@@ -154,13 +163,8 @@ def in_peace(stage: Stage) -> dict[str, Any]:
     plan = replace(households.experiment(stage.homes, Troubled()), evaluation=Evaluation(every=0, holdout=0.2))
     local = run(replace(plan, partition=households.dealt(stage.homes)), stage.folder / "peace-local", "local")
     server = stage.serve("peace", "--recipe", recipe(plan, stage.folder / "peace.toml"))
-    for name in households.NAMES:
-        stage.join(name)
-    with stage.stranger() as stranger:
-        summary = stage.finish(server, "peace")
-        turned_away = bool(stranger.poll())
-    log = (stage.folder / "peace/flower/superlink.log").read_text()
-    return {"local": local, "summary": summary, "stranger_refused": turned_away and REFUSED in log}
+    stage.gather()
+    return {"local": local, "summary": stage.finish(server, "peace")}
 
 
 def in_trouble(stage: Stage) -> dict[str, Any]:
@@ -169,28 +173,43 @@ def in_trouble(stage: Stage) -> dict[str, Any]:
     marks.mkdir()
     plan = replace(
         households.experiment(stage.homes, rounds=4),
-        strategy=Troubled(nan=(NAN,), pause=(KILLED, STOPPED, CUT), marks=str(marks), seconds=20.0),
+        strategy=Troubled(nan=(NAN,), pause=(KILLED, STOPPED, CUT), marks=str(marks), seconds=15.0),
         evaluation=Evaluation(every=4, holdout=0.2),
         policy=Policy(deadline=DEADLINE, quorum=0.3),
     )
     same = replace(plan, strategy=Troubled(nan=(NAN,), away=(KILLED, STOPPED)), partition=households.dealt(stage.homes))
     local = run(same, stage.folder / "trouble-local", "local")
     server = stage.serve("trouble", "--recipe", recipe(plan, stage.folder / "trouble.toml"))
+    stage.gather()
     await_mark(marks, STOPPED, KILLED)
     signal_tree(stage.nodes["carl"], signal.SIGSTOP)
     signal_tree(stage.nodes["bert"], signal.SIGKILL)
     stage.nodes["bert"].wait()
     stage.join("bert")
     until_round(folder, 2)
+    # by its own clock it is late only so long after it began, and what it does before that it remembers
+    time.sleep(max(0.0, (marks / STOPPED).stat().st_mtime + DEADLINE + 1 - time.time()))
     signal_tree(stage.nodes["carl"], signal.SIGCONT)
     await_mark(marks, CUT)
     server.kill()
     server.wait()
     before = len(lines(folder))
     server = stage.serve("trouble", "--resume")
-    summary = stage.finish(server, "trouble")
+    with stage.stranger() as stranger:
+        summary = stage.finish(server, "trouble")
+        turned_away = bool(stranger.poll()) and REFUSED in (folder / "flower/superlink.log").read_text()
     refused = [{"round": line["round"], **each} for line in lines(folder) for each in line["refused"]]
-    return {"local": local, "summary": summary, "refused": refused, "lines_before_the_cut": before}
+    return {
+        "local": local, "summary": summary, "refused": refused, "lines_before_the_cut": before,
+        "stranger_refused": turned_away,
+    }  # fmt: skip
+
+
+def in_simulation(stage: Stage) -> dict[str, Any]:
+    """A run in Flower's simulation, beside the same on the local engine."""
+    plan = replace(households.experiment(stage.homes, Troubled()), partition=households.dealt(stage.homes))
+    local = run(plan, stage.folder / "simulation-local", "local")
+    return {"local": local, "summary": run(plan, stage.folder / "simulation", "flower", workers=2)}
 
 
 def alone() -> list[str]:
@@ -200,19 +219,32 @@ def alone() -> list[str]:
     return [line.partition(":")[0].strip() for line in Path("/proc/net/dev").read_text().splitlines()[2:]]
 
 
+def tried_elsewhere() -> int:
+    """How often somebody has tried to send to where no way leads, since this network began."""
+    names, values = (line.split() for line in Path("/proc/net/snmp").read_text().splitlines() if line[:3] == "Ip:")
+    six = dict(line.split() for line in Path("/proc/net/snmp6").read_text().splitlines())
+    return int(dict(zip(names, values))["OutNoRoutes"]) + int(six["Ip6OutNoRoutes"])
+
+
+RUNS = {"peace": in_peace, "trouble": in_trouble, "simulation": in_simulation}
+
+
 def main() -> None:
-    """Play both, and print what came of it."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Play what is asked for, and print what came of it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--alone", action="store_true")
+    parser.add_argument("--runs", default=",".join(RUNS))
     args = parser.parse_args()
     devices = alone() if args.alone else []
     folder = args.folder.resolve()
     os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     began = time.monotonic()
     with Stage(folder) as stage:
-        found = {"peace": in_peace(stage), "between": time.monotonic() - began, "trouble": in_trouble(stage)}
-    print(json.dumps({**found, "seconds": time.monotonic() - began, "devices": devices}))
+        found: dict[str, Any] = {name: RUNS[name](stage) for name in args.runs.split(",")}
+    if args.alone:
+        found |= {"devices": devices, "tried_elsewhere": tried_elsewhere()}
+    print(json.dumps({**found, "seconds": time.monotonic() - began}))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,11 @@
-"""A federation of real devices: nodes with folders of their own, in this process, and then over SuperLink and TLS."""
+"""A federation of real devices: nodes with folders of their own, in this process; as programs in test_federation."""
 
 import json
+import re
+import shlex
+import socket
 import stat
-from contextlib import ExitStack
+import subprocess
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +18,7 @@ from wayfare.cli import main
 from wayfare.data.partition.joined import Joined
 from wayfare.deploy.household import check_federable, checked, own
 from wayfare.errors import ConfigError, DataError
-from wayfare.experiment import Evaluation, Experiment
+from wayfare.experiment import Experiment
 from wayfare.runner import run
 from wayfare.strategies.centralised import Centralised
 from wayfare.strategies.scaffold import Scaffold
@@ -222,7 +225,74 @@ def test_wrong_use_is_explained(arguments, wrong, capsys, tmp_path, monkeypatch)
     assert wrong in " ".join(capsys.readouterr().err.split())
 
 
-# ---- keys, and the real thing
+@needs_flower
+def test_status_shows_nodes_rounds_and_bytes(homes, identity, tmp_path, capfd):
+    from wayfare.deploy.play import play
+
+    folder = tmp_path / "run"
+    summary = play(Grid(homes, state=tmp_path / "state"), job(households.experiment(homes), folder), said([]))
+    events = [("device", {"device": "c1"}), ("round", {"round": 2}), ("device", {"device": "c1"})]
+    lines = [json.dumps({"event": event, "data": data}) for event, data in events]
+    (folder / "flower/events.jsonl").write_text("\n".join([*lines, '{"eve']))  # one is being written
+    capfd.readouterr()
+    assert main(["federate", "status", str(folder), "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert (found["round"], found["rounds"], found["finished"]) == (2, 2, True)
+    assert found["bytes_up"] == summary["bytes_up"] > 0
+    assert [(row["name"], row["replies"], row["now"]) for row in found["nodes"]] == [
+        ("anna", 0, ""), ("bert", 2, "has answered"), ("carl", 0, ""),
+    ]  # fmt: skip
+    assert main(["federate", "status", str(folder), "--watch"]) == 0  # it is finished, so there is nothing to wait for
+    shown = capfd.readouterr().out
+    assert "round 2 of 2, finished" in shown and "bert" in shown and "has answered" in shown
+
+
+def documented():
+    """Every command of the guide and of its examples."""
+    root = Path(__file__).parents[2]
+    texts = [(root / "docs/federate.md").read_text().replace("\\\n", " ")]
+    texts += [file.read_text() for file in sorted((root / "examples/federation").iterdir())]
+    pattern = r"(?:wayfare federate|command:) ((?:keys|server|join|status) [^\n`]*)"
+    return sorted({found.strip() for text in texts for found in re.findall(pattern, text)})
+
+
+def test_the_guides_commands_are_understood(monkeypatch, tmp_path):
+    import typer
+
+    from wayfare.cli.federate import federate
+
+    group = typer.main.get_command(federate)
+    commands = documented()
+    assert len(commands) >= 8, commands
+    for text in commands:
+        name, *arguments = shlex.split(text)
+        group.commands[name].make_context(name, arguments)  # raises if it does not know an option
+
+
+# ---- a warm process
+
+
+def test_a_program_passes_its_arguments_on_or_becomes_the_real_one(tmp_path):
+    from wayfare.deploy.warm import _write_program
+
+    real, door = tmp_path / "the real one", tmp_path / "door"
+    real.write_text('#!/bin/sh\necho "$0: $@"\n')
+    real.chmod(0o700)
+    program = _write_program(tmp_path, door, str(real))
+    call = [program, "--token", "a b"]
+    assert subprocess.run(call, capture_output=True, text=True).stdout == f"{real}: --token a b\n"  # nobody is there
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(door))
+        listener.listen()
+        with subprocess.Popen(call, stdout=subprocess.PIPE, text=True) as process:
+            line, _ = listener.accept()
+            with line, line.makefile("rb") as told:
+                assert json.loads(told.readline()) == ["--token", "a b"]
+                line.sendall(b"1")
+            assert process.communicate()[0] == "" and process.returncode == 0
+
+
+# ---- keys
 
 
 @needs_flower
@@ -237,37 +307,3 @@ def test_keys(tmp_path):
     assert (tmp_path / "k/ca.crt").read_bytes() == before
     with pytest.raises(ConfigError, match="node's name"):
         make_keys(tmp_path / "k", ["../anna"], ["x"])
-
-
-@needs_flower
-def test_three_nodes_over_tls_and_a_stranger(homes, tmp_path):
-    """Flower's programs, on loopback. It takes one to two minutes, nearly all of it their start."""
-    from wayfare.deploy.flower_tools import tail
-    from wayfare.deploy.keys import make_keys
-    from wayfare.deploy.node import Node, _free_port
-    from wayfare.deploy.server import Address, serve
-
-    experiment = replace(households.experiment(homes, Scaffold()), evaluation=Evaluation(every=0, holdout=0.2))
-    local = run(replace(experiment, partition=households.dealt(homes)), tmp_path / "local", "local")
-    make_keys(tmp_path / "keys", households.NAMES, ["127.0.0.1"])
-    make_keys(tmp_path / "stranger", ["anna"], ["127.0.0.1"])
-    address, stranger = Address("127.0.0.1", _free_port()), tmp_path / "homes" / "stranger"
-    processes = {}
-
-    def start(name, home, key):
-        node = Node(address, homes / name, name, home, key, tmp_path / "keys/ca.crt")
-        processes[home.name] = stack.enter_context(stack.enter_context(node.running(home / "log"))())
-
-    def hear(event, data):
-        if event == "listening":
-            start("anna", stranger, tmp_path / "stranger/nodes/anna")
-            for name in households.NAMES:
-                start(name, tmp_path / "homes" / name, tmp_path / "keys/nodes" / name)
-
-    with ExitStack() as stack:
-        summary = serve(experiment, tmp_path / "run", address, tmp_path / "keys", 0, 200, hear)
-        assert processes["stranger"].poll(), tail(stranger / "log")  # an error, at once
-        assert all(processes[name].poll() is None for name in households.NAMES)
-    assert "No SuperNode found with the given public key" in (tmp_path / "run/flower/superlink.log").read_text()
-    assert summary["model_sha256"] == local["model_sha256"] and summary["bytes_up"] == local["bytes_up"]
-    assert summary["refused"] == 0 and summary["cold"] == 0

@@ -15,7 +15,7 @@ from pathlib import Path
 from wayfare.engines.flower_simulation import QUIET, require
 from wayfare.errors import ConfigError, WayfareError
 
-_QUICK = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}  # seconds between two looks for work, on one machine
+_QUICK = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5"}  # seconds between two looks for work, on one machine
 _END = 15.0  # seconds that a program has to end by itself
 
 

@@ -42,17 +42,23 @@ os.execv(real, [real, *arguments])
 def warmed(home: Path, log: Path | None) -> Iterator[dict[str, str]]:
     """Keep a warm process; gives the environment in which Flower's node finds it."""
     with tempfile.TemporaryDirectory(prefix="wayfare-", ignore_cleanup_errors=True) as place:  # only its owner's
-        door, script, shell = (Path(place) / name for name in ("door", "pass_on.py", _NAME))
-        parts = {"python": sys.executable, "script": script, "door": door, "real": program(_NAME)}
-        script.write_text(_SCRIPT, encoding="utf-8")
-        shell.write_text(_SHELL.format(**{key: shlex.quote(str(part)) for key, part in parts.items()}))
-        shell.chmod(0o700)
-        env = environment(home)
+        door, env = Path(place) / "door", environment(home)
+        _write_program(Path(place), door, program(_NAME))
         env["PATH"] = os.pathsep.join([place, env["PATH"]])
         # a fork has no threads but one, so its parent must not have begun any
         alone = {**env, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         with started([sys.executable, "-m", "wayfare.deploy.warm", str(door)], alone, log):
             yield env
+
+
+def _write_program(place: Path, door: Path, real: str) -> Path:
+    """The program that passes its arguments on to the door, or becomes the real one."""
+    script, shell = place / "pass_on.py", place / _NAME
+    script.write_text(_SCRIPT, encoding="utf-8")
+    parts = {"python": sys.executable, "script": script, "door": door, "real": real}
+    shell.write_text(_SHELL.format(**{key: shlex.quote(str(part)) for key, part in parts.items()}), encoding="utf-8")
+    shell.chmod(0o700)
+    return shell
 
 
 def _hire(door: str) -> list[str]:

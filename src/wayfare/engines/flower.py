@@ -100,7 +100,11 @@ class Flower(AbstractContextManager["Flower"]):
                     late = Failure("late: not started before the round's deadline")
                     done |= {order: (device, late) for order, device, _ in fresh}
                 elif fresh:
-                    asked |= self._push(link, desk, program, fresh, deadline, writer)
+                    for id, (order, device) in self._push(link, desk, program, fresh, deadline, writer):
+                        if id:
+                            asked[id] = order, device
+                        else:
+                            done[order] = device, Failure("its node is not known any more")
                 for order, device, reply in self._pull(link, asked, deadline):
                     done[order] = (device, reply)
                 while handed in done:
@@ -121,8 +125,8 @@ class Flower(AbstractContextManager["Flower"]):
         fresh: list[tuple[int, str, Bundle]],
         deadline: float,
         writer: records.Writer,
-    ) -> dict[str, tuple[int, str]]:
-        """Send requests; returns what each message asks."""
+    ) -> Iterator[tuple[str, tuple[int, str]]]:
+        """Send requests; gives the message of each, or none where Flower does not take it."""
         from flwr.app import ConfigRecord, Message, RecordDict
 
         left = deadline - time.monotonic()
@@ -137,10 +141,10 @@ class Flower(AbstractContextManager["Flower"]):
             # Flower drops a message some time after nobody waits for its reply any more
             ttl = left + 2 * _GRACE if math.isfinite(left) else None
             messages.append(Message(content, dst_node_id=link.home(device), message_type="query", ttl=ttl))
-        ids = [str(id) for id in link.grid.push_messages(messages)]
+        ids = [str(id or "") for id in link.grid.push_messages(messages)]
         if len(ids) != len(fresh):
             raise WayfareError(f"Flower took {len(ids)} of {len(fresh)} messages: are its nodes gone?")
-        return {id: (order, device) for id, (order, device, _) in zip(ids, fresh)}
+        return zip(ids, ((order, device) for order, device, _ in fresh))
 
     def _pull(
         self, link: Link, asked: dict[str, tuple[int, str]], deadline: float
