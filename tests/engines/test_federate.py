@@ -18,9 +18,10 @@ from wayfare.cli import main
 from wayfare.data.partition.joined import Joined
 from wayfare.deploy.household import check_federable, checked, own
 from wayfare.errors import ConfigError, DataError
-from wayfare.experiment import Experiment
+from wayfare.experiment import Evaluation, Experiment
 from wayfare.runner import run
 from wayfare.strategies.centralised import Centralised
+from wayfare.strategies.fedproto import FedProto
 from wayfare.strategies.scaffold import Scaffold
 from wayfare.topologies.hierarchy import Hierarchy
 
@@ -156,6 +157,49 @@ def test_the_model_is_that_of_a_local_run(strategy, homes, identity, tmp_path):
     assert [data["name"] for event, data in events if event == "node"] == list(households.NAMES)
     rows = json.loads((tmp_path / "run/flower/nodes.json").read_text())
     assert [(row["device"], row["name"]) for row in rows] == [("c0", "anna"), ("c1", "bert"), ("c2", "carl")]
+
+
+@needs_flower
+@pytest.mark.parametrize("strategy", [Scaffold(), FedProto()], ids=["scaffold", "fedproto"])
+def test_a_model_is_judged_and_trained_on_in_one_message(strategy, homes, identity, tmp_path):
+    from wayfare.deploy.play import play
+
+    experiment = replace(
+        households.experiment(homes, strategy, rounds=3), evaluation=Evaluation(every=1, test=False, holdout=0.2)
+    )
+    local = run(replace(experiment, partition=households.dealt(homes)), tmp_path / "local", "local")
+    grid = Grid(homes, state=tmp_path / "state")
+    summary = play(grid, job(experiment, tmp_path / "run"), said([]))
+    for key in ("metrics", "bytes_up", "bytes_down", "refused", "cold"):
+        assert summary[key] == local[key], key
+    calls = [message.content["call"] for message in grid.heard if message.content["call"]["program"] != "hello"]
+    # round 0 to 2 are judged with the training of the next, round 3 alone
+    assert [(call["program"], call.get("then", "")) for call in calls] == [("evaluate", "train")] * 9 + [
+        ("evaluate", "")
+    ] * 3
+
+
+@needs_flower
+def test_what_was_done_ahead_and_failed_is_asked_again(homes, identity, tmp_path):
+    """The same, but for a device that has to be asked twice, and one whose early reply makes no sense."""
+    from wayfare.deploy.play import play
+
+    experiment = replace(households.experiment(homes, Scaffold()), evaluation=Evaluation(every=1, holdout=0.2))
+    local = run(replace(experiment, partition=households.dealt(homes)), tmp_path / "local", "local")
+
+    class Forgetful(Grid):
+        def pull_messages(self, ids):
+            [reply] = super().pull_messages(ids)
+            for name in [name for name in reply.content if name.startswith("then/")]:
+                if reply.metadata.src_node_id == 7 or (reply.metadata.src_node_id == 8 and "values" in name):
+                    del reply.content[name]
+            return [reply]
+
+    grid = Forgetful(homes, state=tmp_path / "state")
+    summary = play(grid, job(experiment, tmp_path / "run"), said([]))
+    assert (summary["model_sha256"], summary["metrics"]) == (local["model_sha256"], local["metrics"])
+    calls = [message.content["call"]["program"] for message in grid.heard]
+    assert calls.count("train") == 4 and calls.count("evaluate") == 9
 
 
 @needs_flower
