@@ -16,12 +16,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import fcntl
 import json
 import os
 import signal
-import socket
-import struct
 import subprocess
 import sys
 import time
@@ -30,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import households
+from fence import alone, tried_elsewhere
 from troubles import Troubled
 from wayfare.core.protocols import Policy
 from wayfare.deploy.flower_tools import environment, started, tail
@@ -39,7 +37,6 @@ from wayfare.deploy.server import Address
 from wayfare.experiment import Evaluation, Experiment
 from wayfare.runner import run
 
-FENCE = ["unshare", "-rn"]  # a network of one's own, without any device but the loopback
 NAN, KILLED, STOPPED, CUT = "c0@1", "c1@2", "c2@2", "c0@3"
 DEADLINE = 40.0
 REFUSED = "No SuperNode found with the given public key"
@@ -210,20 +207,6 @@ def in_simulation(stage: Stage) -> dict[str, Any]:
     plan = replace(households.experiment(stage.homes, Troubled()), partition=households.dealt(stage.homes))
     local = run(plan, stage.folder / "simulation-local", "local")
     return {"local": local, "summary": run(plan, stage.folder / "simulation", "flower", workers=2)}
-
-
-def alone() -> list[str]:
-    """Bring the loopback up; returns the network devices that there are."""
-    with socket.socket() as any_socket:
-        fcntl.ioctl(any_socket, 0x8914, struct.pack("16sh", b"lo", 0x1 | 0x40))  # SIOCSIFFLAGS: up, running
-    return [line.partition(":")[0].strip() for line in Path("/proc/net/dev").read_text().splitlines()[2:]]
-
-
-def tried_elsewhere() -> int:
-    """How often somebody has tried to send to where no way leads, since this network began."""
-    names, values = (line.split() for line in Path("/proc/net/snmp").read_text().splitlines() if line[:3] == "Ip:")
-    six = dict(line.split() for line in Path("/proc/net/snmp6").read_text().splitlines())
-    return int(dict(zip(names, values))["OutNoRoutes"]) + int(six["Ip6OutNoRoutes"])
 
 
 RUNS = {"peace": in_peace, "trouble": in_trouble, "simulation": in_simulation}

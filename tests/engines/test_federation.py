@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import federation
-from federation import FENCE
+import fence
 
 pytestmark = [
     pytest.mark.skipif(find_spec("flwr") is None, reason="Flower is not installed: wayfare[flower]"),
@@ -21,20 +21,12 @@ pytestmark = [
 ]
 
 
-def can_be_alone():
-    """Whether this system lets us have a network of our own."""
-    try:
-        return subprocess.run([*FENCE, "true"], capture_output=True).returncode == 0
-    except OSError:
-        return False
-
-
 @pytest.fixture(scope="module")
 def played(tmp_path_factory):
     """What came of it; without any network but the loopback, where that can be had."""
-    folder, alone = tmp_path_factory.mktemp("federation"), can_be_alone()
+    folder, alone = tmp_path_factory.mktemp("federation"), fence.is_possible()
     command = [sys.executable, federation.__file__, str(folder), "--runs", "trouble"]
-    command = [*FENCE, *command, "--alone"] if alone else command
+    command = [*fence.FENCE, *command, "--alone"] if alone else command
     done = subprocess.run(command, capture_output=True, text=True, timeout=580)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)
@@ -70,14 +62,14 @@ def test_nothing_but_the_loopback_is_contacted(played):
 
 
 def test_attempts_to_go_elsewhere_are_seen():
-    if not can_be_alone():
+    if not fence.is_possible():
         pytest.skip("this system does not let us take the network away (unshare -rn)")
     code = (
-        "import socket, federation as f; f.alone(); before = f.tried_elsewhere()\n"
+        "import socket, fence as f; f.alone(); before = f.tried_elsewhere()\n"
         "for family, to in ((socket.AF_INET, '192.0.2.1'), (socket.AF_INET6, '2001:db8::1')):\n"
         "    with socket.socket(family, socket.SOCK_DGRAM) as one: one.connect_ex((to, 53))\n"
         "print(before, f.tried_elsewhere())"
     )
-    command = [*FENCE, sys.executable, "-c", code]
+    command = [*fence.FENCE, sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(federation.__file__).parent)
     assert done.stdout.split() == ["0", "2"], done.stderr

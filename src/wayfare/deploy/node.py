@@ -20,7 +20,7 @@ from wayfare.deploy.server import Address
 from wayfare.deploy.warm import warmed
 from wayfare.errors import ConfigError
 
-_PAUSE = 10.0  # seconds between two tries to join
+_PAUSE = 15.0  # seconds between two tries to join
 _PATIENCE = 150.0  # seconds of tries: for one, a SuperLink lets nobody in for a minute who seems to be there still
 _LONG = 60.0  # seconds after which it had joined: the tries begin anew
 

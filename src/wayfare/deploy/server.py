@@ -6,6 +6,7 @@ installed on every machine), the job, and what is heard of it.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import secrets
 import socket
@@ -28,7 +29,7 @@ from wayfare.experiment import Experiment
 Listener = Callable[[str, dict[str, Any]], None]
 _UP = 90.0  # seconds within which the SuperLink must answer
 _LOOK = 0.5  # seconds between two looks at what has happened
-_ASK = 20.0  # seconds between two questions to Flower whether the run still is one
+_ASK = 60.0  # seconds between two questions to Flower whether a run that has not begun still is one
 _LINK = "wayfare"  # the name of the connection in Flower's settings
 
 _APP = """\
@@ -101,10 +102,10 @@ def serve(
     log = place / "superlink.log"
     with started(_superlink(listen, place, certificates), env, log) as process:
         _wait_until_up(listen, certificates, process, log)
-        hear("listening", {"address": str(listen), "nodes": nodes})
         registered = [["supernode", "register", str(key.absolute()), _LINK, "--name", key.stem] for key in keys]
         begun = ["run", str(place / "app"), _LINK, "--format", "json"]
         *_, told = flwr([*registered, begun], env, tolerated="already")  # nodes may have been let in before
+        hear("listening", {"address": str(listen), "nodes": nodes})
         return _outcome(place, process, str(json.loads(told)["run-id"]), env, log, hear)
 
 
@@ -201,11 +202,24 @@ def _outcome(place: Path, process: Any, run: str, env: dict[str, str], log: Path
             return _told(json.loads(done.read_text(encoding="utf-8")))
         if process.poll() is not None:
             raise WayfareError(f"Flower's SuperLink has ended:\n{tail(log)}")
-        if time.monotonic() - asked > _ASK:
-            asked = time.monotonic()
-            if _is_over(run, env) and not done.exists():
-                raise WayfareError(f"the server's process has ended without a word:\n{tail(log)}")
+        ended = _has_ended(place / "events.jsonl")
+        if ended is None and time.monotonic() - asked > _ASK:  # it has not even begun
+            asked, ended = time.monotonic(), _is_over(run, env)
+        if ended and not done.exists():
+            raise WayfareError(f"the server's process has ended without a word:\n{tail(log)}")
         time.sleep(_LOOK)
+
+
+def _has_ended(events: Path) -> bool | None:
+    """Whether the process that plays the run is gone: it holds the file of events. None if it has not begun."""
+    if not events.exists():
+        return None
+    with events.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def _is_over(run: str, env: dict[str, str]) -> bool:
