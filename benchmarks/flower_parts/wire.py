@@ -18,7 +18,7 @@ def measure(quick, out):
     """Bytes both ways, beside those of the tensors."""
     folder = out / "wire"
     photograph(folder / "photos" / "anna")
-    task = Objects(data="folder", path=str(folder / "photos" / "anna"), image_size=32, hidden=1220)
+    task = Objects(data="folder", path=str(folder / "photos" / "anna"), image_size=32, hidden=2440)
     experiment = Experiment(
         task, training=Training(iterations=2, batch_size=8), evaluation=Evaluation(every=0, holdout=0.0), rounds=ROUNDS
     )

@@ -1,5 +1,6 @@
 """A federation of real devices: nodes with folders of their own, in this process; as programs in test_federation."""
 
+import fcntl
 import json
 import re
 import shlex
@@ -17,7 +18,7 @@ import households
 from wayfare.cli import main
 from wayfare.data.partition.joined import Joined
 from wayfare.deploy.household import check_federable, checked, own
-from wayfare.errors import ConfigError, DataError
+from wayfare.errors import ConfigError, DataError, WayfareError
 from wayfare.experiment import Evaluation, Experiment
 from wayfare.runner import run
 from wayfare.strategies.centralised import Centralised
@@ -311,6 +312,41 @@ def test_the_guides_commands_are_understood(monkeypatch, tmp_path):
     for text in commands:
         name, *arguments = shlex.split(text)
         group.commands[name].make_context(name, arguments)  # raises if it does not know an option
+
+
+# ---- Flower's programs
+
+
+def test_a_process_holds_its_events_while_it_lives(tmp_path):
+    from wayfare.deploy.server import _has_ended
+
+    events = tmp_path / "events.jsonl"
+    assert _has_ended(events) is None
+    with events.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert _has_ended(events) is False
+    assert _has_ended(events) is True
+
+
+def test_what_flowers_commands_say_and_how_they_end(monkeypatch):
+    from wayfare.deploy import commands
+
+    told = [[0, "{}"], [1, "This key is ALREADY known"]]
+    monkeypatch.setattr(commands, "called", lambda command, env: json.dumps(told))
+    asked = [["run", "app"], ["supernode", "register", "key"]]
+    assert commands.flwr(asked, {}, tolerated="already") == ["{}", "This key is ALREADY known"]
+    with pytest.raises(WayfareError, match="`flwr supernode register` failed: This key is ALREADY known"):
+        commands.flwr(asked, {})
+
+
+def test_nothing_is_reported_or_installed(tmp_path, monkeypatch):
+    from wayfare.deploy.flower_tools import environment
+
+    monkeypatch.setenv("FLWR_TELEMETRY_ENABLED", "1")  # whatever the user's is
+    env = environment(tmp_path)
+    off = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+    assert off.items() <= env.items() and env["FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"] == "1"
+    assert env["FLWR_HOME"] == str(tmp_path)
 
 
 # ---- a warm process
