@@ -283,7 +283,7 @@ class _Run:
     def _foretell(self, round: Round) -> None:
         """Where messages are slow, devices that judge a model may train it on in the same one."""
         engine, topology = self.federation.engine, self.experiment.topology
-        if round.number < self.rounds and hasattr(engine, "foresee") and hasattr(topology, "ahead"):
+        if round.number < self.rounds and getattr(engine, "slow", False) and hasattr(topology, "ahead"):
             engine.foresee("train", topology.ahead(self.federation, round.state, round.number + 1), round.number + 1)
 
     def _ask(

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import tempfile
+import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,8 +31,12 @@ def _run(app: Any, command: list[str]) -> tuple[int, str]:
             app(command)
             status = 0
         except SystemExit as end:  # also where all went well
-            status = int(end.code or 0)
-        sys.stdout.flush()
+            status = 1 if end.code else 0
+        except Exception:
+            status = 1
+            traceback.print_exc()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
         said.seek(0)
         return status, said.read().decode(errors="replace")
 

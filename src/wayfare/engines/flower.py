@@ -79,15 +79,19 @@ class Flower(AbstractContextManager["Flower"]):
         elif self._link.ours:
             self._warm_up()
 
+    @property
+    def slow(self) -> bool:
+        """Whether a message takes seconds: then it is worth saying what will be asked next."""
+        return self._link is not None and not self._link.ours
+
     def foresee(self, program: str, requests: Mapping[str, Bundle], round: int) -> None:
         """What will be asked next. A node that is asked something else about the same tensors first does this as well.
 
-        A message takes seconds where nodes are elsewhere. It changes no result: what a device does depends on what it
-        is told and on what it knew before that round, and what nobody asks for in the end is not used.
+        It changes no result: what a device does depends on what it is told and on what it knew before that round, and
+        what nobody asks for in the end is not used.
         """
-        far = self._link is not None and not self._link.ours
         told = {id: Bundle(message.tensors, {**message.values, "round": round}) for id, message in requests.items()}
-        self._next, self._early = (program, told if far else {}), {}
+        self._next, self._early = (program, told), {}
 
     def call(
         self, program: str, requests: Iterable[tuple[str, Bundle]], deadline: float
@@ -122,6 +126,8 @@ class Flower(AbstractContextManager["Flower"]):
                     yield done.pop(handed)
                     handed += 1
         finally:
+            if program == self._next[0]:
+                self._next, self._early = ("", {}), {}
             link.end(desk)  # if the caller left early, what is being done must not be written any more
 
     def _has_room(self, held: dict[int, int]) -> bool:
