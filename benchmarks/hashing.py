@@ -27,10 +27,10 @@ ARCHIVE = SHARED / "data" / "hashing" / "fashion_products.zip"
 def measure(name, args, out):
     if name in ("ranking", "search"):
         return PARTS[name].measure(args.quick)
+    if name == "tables":
+        return tables.measure(args.quick, args.seeds, ARCHIVE, out, args.workers or os.cpu_count())
     with opened("auto", args.workers) as machine:
-        if name == "everyday":
-            return everyday.measure(args.quick, ARCHIVE, out, machine)
-        return tables.measure(args.quick, args.seeds, ARCHIVE, out, machine)
+        return everyday.measure(args.quick, ARCHIVE, out, machine)
 
 
 def is_possible(name, quick):

@@ -10,11 +10,11 @@ benchmark goes on with them: this is also how it is run in full (--set is `wayfa
 With --quick tables is the town's, shown but not judged. Exit status 1 when a target is missed.
 """
 
+import os
 import sys
 
 from command import left_out, main
 from scenes_parts import metrics, speed, tables
-from wayfare.machine import opened
 
 PARTS = {"metrics": metrics, "speed": speed, "tables": tables}
 
@@ -22,8 +22,7 @@ PARTS = {"metrics": metrics, "speed": speed, "tables": tables}
 def measure(name, args, out):
     if name != "tables":
         return PARTS[name].measure(args.quick)
-    with opened("auto", args.workers) as machine:
-        return tables.measure(args.quick, args.seeds, out, machine)
+    return tables.measure(args.quick, args.seeds, out, args.workers or os.cpu_count())
 
 
 def is_possible(name, quick):

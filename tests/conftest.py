@@ -13,6 +13,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, and f
 sys.path.insert(0, str(Path(__file__).parent))
 
 
+LONG = ("test_crash_points.py", "test_federate", "test_flower", "test_demo", "test_docs")  # a minute or more each
+
+
+def pytest_collection_modifyitems(items):
+    """Files that take long come first, so that no process is left with one of them while the others are done."""
+    items.sort(key=lambda item: not item.path.name.startswith(LONG))
+
+
 @pytest.fixture(scope="session")
 def shared_cache(tmp_path_factory):
     """A WAYFARE_CACHE for tests that may have one together, and for the workers below."""

@@ -4,7 +4,7 @@
 - labels: kinds and colours, 45 labels, dealt out at random (as Tab. 2);
 - parts: FedCAFE's parts one after the other on `types` (as Tab. 5).
 The experiments are cells of recipes/fedcafe at small scale on these pairs. Kept apart are 1,000 pairs that ask; the
-others are searched and learnt from. With --quick it is a made-up sample: the machinery, not the figures.
+others are searched, and 4,000 of them learnt from. With --quick it is a made-up sample: the machinery, not the figures.
 """
 
 from dataclasses import replace
@@ -28,22 +28,31 @@ RIVALS = ("fedavg", "fedprox", "local")  # that FedCAFE must be above
 
 
 def experiments(quick, seeds, archive, out):
-    """(form, cell, seed) -> experiment."""
+    """(form, cell, seed) -> the run's folder and its experiment; forms have some runs in common."""
     pairs = None if quick else _pairs(archive, out / "fashion")
     found = {}
     for form, (recipe, base, labels) in FORMS.items():
-        changes = _changes(pairs, labels) | {"task.base": base}
-        plan = read_plan(RECIPES / f"{recipe}.toml", Scale.small, None, changes)
+        plan = _plan(recipe, pairs, labels, base)
         for method in METHODS:
             for bits in BITS[:1] if quick else BITS:
-                found[form, f"{method}-{bits}"] = plan.experiments[f"{method}-{bits}"]
+                found[form, f"{method}-{bits}"] = _run(plan, base, f"{method}-{bits}")
     for base in ("dcmh", "shdch"):
-        changes = _changes(pairs, FORMS["types, DCMH"][2]) | {"task.base": base}
-        plan = read_plan(RECIPES / "table5.toml", Scale.small, None, changes)
-        found |= {(f"parts, {base.upper()}", plan.cells[name].label): e for name, e in plan.experiments.items()}
+        plan = _plan("table5", pairs, FORMS["types, DCMH"][2], base)
+        for name in plan.experiments:
+            found[f"parts, {base.upper()}", plan.cells[name].label] = _run(plan, base, name)
     if quick:
-        found = {key: replace(e, rounds=2) for key, e in found.items()}
-    return {(*key, s): e.with_seed(s) for s in range(seeds) for key, e in found.items()}
+        found = {key: (run, replace(e, rounds=2)) for key, (run, e) in found.items()}
+    seeded = range(seeds)
+    return {(*key, s): (f"{run}/seed-{s}", e.with_seed(s)) for s in seeded for key, (run, e) in found.items()}
+
+
+def _plan(recipe, pairs, labels, base):
+    return read_plan(RECIPES / f"{recipe}.toml", Scale.small, None, _changes(pairs, labels, base))
+
+
+def _run(plan, base, cell):
+    """Below a base's folder as `wayfare claims --out` has it."""
+    return f"{base}/{plan.folder.relative_to('runs')}/{cell}", plan.experiments[cell]
 
 
 def _pairs(archive, folder):
@@ -52,20 +61,21 @@ def _pairs(archive, folder):
     return next(folder.rglob("pairs.csv"))
 
 
-def _changes(pairs, labels):
+def _changes(pairs, labels, base):
+    balance = {"task.base": base, "task.eta": 0.01 if base == "dcmh" else 100.0}  # as recipes/fedcafe/table2 has it
     if pairs is None:
-        return {"task.data": "sample", "task.features": "file"}
+        return {"task.data": "sample", "task.features": "file"} | balance
     return {"task.data": "table", "task.path": str(pairs), "task.label_source": labels, "task.query": 1000,
-            "task.text_source": "productDisplayName", "task.photo_source": "image", "task.min_count": 3}  # fmt: skip
+            "task.train": 4000, "task.text_source": "productDisplayName", "task.photo_source": "image",
+            "task.min_count": 3} | balance  # fmt: skip
 
 
-def measure(quick, seeds, archive, out, machine):
+def measure(quick, seeds, archive, out, workers):
     """By form and cell the values of all seeds for both directions, on own pairs, the floor, and seconds."""
     plan = experiments(quick, seeds, archive, out)
-    runs = {key: "/".join(str(part).replace(", ", "-").replace(" ", "-") for part in key) for key in plan}
-    made, failed = common.play({runs[key]: e for key, e in plan.items()}, out / "hashing", machine, "test/MAP")
+    made, failed = common.play(dict(plan.values()), out / "hashing", workers, "test/MAP")
     found = {}
-    for (form, cell, _), run in runs.items():
+    for (form, cell, _), (run, _) in plan.items():
         if run in made:
             values = found.setdefault(form, {}).setdefault(cell, {name: [] for name in (*WAYS, "own", "floor", "s")})
             for name in WAYS:

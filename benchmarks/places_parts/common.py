@@ -1,15 +1,17 @@
 """What the parts of benchmarks/places.py share: runs that are continued, noise, targets."""
 
 import math
+import multiprocessing
 import os
 import statistics
 import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 
 import numpy as np
 from rich.console import Console
 
-from wayfare import runner
+from wayfare import Experiment, runner
 from wayfare.errors import ConfigError, DeviceError, QuorumError
 from wayfare.reports.record import Record
 
@@ -22,25 +24,50 @@ note = Console(stderr=True)
 def play(plan, folder, machine, metric="test/R@1"):
     """Run experiments, name -> experiment, each in a folder of that name: what is finished is read, the rest goes on.
 
-    Returns the records, and why there is none of the others.
+    Returns the records, and why there is none of the others. `machine` is an open engine, on which one runs after the
+    other; or how many run side by side in a process each, which keeps all cores busy where runs are many and small.
     """
-    records, failed, taken = {}, {}, []
-    for number, (name, experiment) in enumerate(plan.items(), start=1):
-        place, began = folder / name, time.monotonic()
-        if not _is_finished(place, experiment):
-            try:
-                begun = (place / "experiment.toml").exists()
-                runner.resume(place, machine) if begun else runner.run(experiment, place, machine)
-            except (DeviceError, QuorumError) as error:  # as many clients as these have nothing to train on
-                failed[name] = str(error)
-                note.print(f"[yellow]{name} ended early[/yellow] {error}", highlight=False, soft_wrap=True)
-                continue
-            taken.append(time.monotonic() - began)
-        records[name] = Record.read(place)
-        left = statistics.fmean(taken) * (len(plan) - number) if taken else 0
-        shown = f"{metric.rpartition('/')[2]} {100 * records[name].final(metric):.1f}, {records[name].seconds:.0f} s"
-        note.print(f"[{number}/{len(plan)}] {name}: {shown}; about {left / 60:.0f} min left", markup=False)
-    return records, failed
+    left = {name: experiment for name, experiment in plan.items() if not _is_finished(folder / name, experiment)}
+    failed, began = {}, time.monotonic()
+    for number, (name, why) in enumerate(_played(left, folder, machine), start=1):
+        if why is not None:
+            failed[name] = why
+            note.print(f"[yellow]{name} ended early[/yellow] {why}", highlight=False, soft_wrap=True)
+            continue
+        record, rest = Record.read(folder / name), (time.monotonic() - began) / number * (len(left) - number)
+        shown = f"{metric.rpartition('/')[2]} {100 * record.final(metric):.1f}, {record.seconds:.0f} s"
+        note.print(f"[{number}/{len(left)}] {name}: {shown}; about {rest / 60:.0f} min left", markup=False)
+    return {name: Record.read(folder / name) for name in plan if name not in failed}, failed
+
+
+def _played(plan, folder, machine):
+    """Names in the order in which their runs end, with what went wrong or None."""
+    if not isinstance(machine, int):
+        for name, experiment in plan.items():
+            yield name, _play_one(folder / name, experiment.to_toml(), machine)
+        return
+    processes = ProcessPoolExecutor(machine, multiprocessing.get_context("spawn"), initializer=_one_thread)
+    try:
+        runs = {processes.submit(_play_one, folder / name, e.to_toml()): name for name, e in plan.items()}
+        for run in as_completed(runs):
+            yield runs[run], run.result()
+    finally:
+        processes.shutdown(cancel_futures=True)
+
+
+def _one_thread():
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def _play_one(place, text, machine="local"):
+    try:
+        begun = (place / "experiment.toml").exists()
+        runner.resume(place, machine) if begun else runner.run(Experiment.from_toml(text), place, machine)
+    except (DeviceError, QuorumError) as error:  # as many clients as these have nothing to train on
+        return str(error)
+    return None
 
 
 def _is_finished(place, experiment):

@@ -32,12 +32,13 @@ ORDERS = {"CL over Shard IID": ("cl", "iid"), "Shard IID over Random": ("iid", "
 
 def experiments(quick, seeds):
     """Run -> experiment."""
-    real = {"task.path": str(SHARED / "psg_union_24378.json.gz"), "partition.clients": 100,
-            "partition.centroids": "paper"}  # fmt: skip
-    changes = {"task.town": "tiny", "task.test": 20, "partition.clients": 5, "rounds": 2} if quick else real
+    data = None if quick else SHARED / "psg_union_24378.json.gz"
+    changes = {"partition.clients": 100, "partition.centroids": "paper"}
+    if quick:
+        changes = {"task.town": "tiny", "task.test": 20, "partition.clients": 5, "rounds": 2}
     cells = {}
     for recipe in ("table1", "table2"):
-        cells |= read_plan(RECIPES / f"{recipe}.toml", Scale.small, None, changes).experiments
+        cells |= read_plan(RECIPES / f"{recipe}.toml", Scale.small, data, changes).experiments
     if quick:
         cells = {name: cells[name] for name in cells if name.startswith("gpsnet")}
     for head in HEADS:
@@ -47,9 +48,12 @@ def experiments(quick, seeds):
     return {f"{name}/seed-{s}": e.with_seed(s) for s in range(seeds) for name, e in cells.items()}
 
 
-def measure(quick, seeds, out, machine):
-    """By cell and metric the values of all seeds, per cent; "frequency" is the baseline; seconds of everything."""
-    records, failed = common.play(experiments(quick, seeds), out / "scenes", machine, "test/mR@20")
+def measure(quick, seeds, out, workers):
+    """By cell and metric the values of all seeds, per cent; "frequency" is the baseline; seconds of everything.
+
+    The runs are where `wayfare claims --paper psg --scale small --data ...` looks for them.
+    """
+    records, failed = common.play(experiments(quick, seeds), out / "psg" / "small", workers, "test/mR@20")
     found = {}
     for run, record in records.items():
         cell = found.setdefault(run.partition("/")[0], {name: [] for name in (*METRICS, "seconds")})

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -40,7 +41,7 @@ def town(tmp_path_factory):
     return folder
 
 
-def make_here(folder, spec=None, chunks=None):
+def make_here(folder, spec=None, chunks=None, progress=lambda *_: None):
     """As make(), but in this process, where the size is changed; `chunks` stops after that many."""
     spec = spec or Spec("tiny")
     made = 0
@@ -56,7 +57,7 @@ def make_here(folder, spec=None, chunks=None):
 
     original, making._photograph = making._photograph, photograph
     try:
-        return make(folder, spec)
+        return make(folder, spec, progress=progress)
     finally:
         making._photograph = original
 
@@ -104,6 +105,20 @@ def test_interrupted_and_continued(town, tmp_path):
     (tmp_path / "town" / "msls").mkdir(exist_ok=True)
     make_here(tmp_path / "town")
     assert content(tmp_path / "town") == content(town)
+
+
+def test_one_waits_while_another_makes_it(town, tmp_path):
+    folder, told = tmp_path / "town", []
+    making._claim(folder, Spec("tiny"))
+    with ThreadPoolExecutor(1) as other:
+        with making._held(folder, lambda *_: None):
+            waiting = other.submit(make_here, folder, progress=lambda what, *_: told.append(what))
+            while not told:
+                time.sleep(0.01)
+            assert not waiting.done()
+        waiting.result()
+    assert told[0] == "another process makes this town"
+    assert content(folder) == content(town)
 
 
 def test_a_whole_town_is_left_alone(town):

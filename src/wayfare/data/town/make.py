@@ -173,11 +173,11 @@ def layout(name: str) -> Layout:
 
 def make(folder: Path, spec: Spec, workers: int = 0, progress: Progress = lambda *_: None) -> dict[str, Any]:
     """Make the town in a folder, or what is missing of it; returns what is in `town.json`."""
-    done = _claim(folder, spec)
-    if done is not None:
-        return done
-    with _held(folder):
-        return _make(folder, spec, workers, progress)
+    while (done := _claim(folder, spec)) is None:
+        with _held(folder, progress):
+            if not (folder / "town.json").exists():  # else another process has made it while this one waited
+                return _make(folder, spec, workers, progress)
+    return done
 
 
 def _make(folder: Path, spec: Spec, workers: int, progress: Progress) -> dict[str, Any]:
@@ -233,13 +233,16 @@ def _claim(folder: Path, spec: Spec) -> dict[str, Any] | None:
 
 
 @contextlib.contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """One process at a time: the kernel lets go of the lock however it ends."""
-    with (folder / ".town" / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise DataError("another process is making this town", folder, remedy="wait for it") from None
+def _held(folder: Path, progress: Progress) -> Iterator[None]:
+    """One process at a time, the others wait: the kernel lets go of the lock however it ends."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(FileNotFoundError):  # another process has just finished, and took it away
+            lock = stack.enter_context((folder / ".town" / "lock").open("w"))
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                progress("another process makes this town", 0, 1)
+                fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
