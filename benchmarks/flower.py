@@ -6,7 +6,7 @@
 - speed: seconds per round in the simulation beside Flower's own FedAvg doing the same work.
 - wire: bytes between a node and the server, counted by a relay, beside the tensors of a model of 10 MB.
 - time: where the time of a deployed round goes, with a warm process on the node and without; imports.
-- large: MOTIFS at paper width, 240 MB, through the simulation and through SuperLink and SuperNode.
+- large: MOTIFS at paper width, messages of 296 MB, through the simulation and through SuperLink and SuperNode.
 - faults: nodes killed, stopped, sending NaN, with a wrong key; a server killed and resumed. No network but loopback.
 All but equal and speed start Flower's own programs on the loopback address. It needs the extra "flower". Exit status 1
 when a target is missed.
