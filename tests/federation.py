@@ -30,7 +30,7 @@ import households
 from fence import alone, tried_elsewhere
 from troubles import Troubled
 from wayfare.core.protocols import Policy
-from wayfare.deploy.flower_tools import environment, started, tail
+from wayfare.deploy.flower_tools import _end_with_parent, environment, started, tail
 from wayfare.deploy.keys import make_keys
 from wayfare.deploy.node import Node, _free_port
 from wayfare.deploy.server import Address
@@ -49,6 +49,7 @@ class Stage:
         self.folder, self.homes = folder, folder / "photos"
         self.address = Address("127.0.0.1", _free_port())
         self.nodes: dict[str, subprocess.Popen[bytes]] = {}
+        self.begun: list[subprocess.Popen[bytes]] = []
         households.photograph(self.homes)
         make_keys(folder / "keys", households.NAMES, ["127.0.0.1"])
         make_keys(folder / "stranger", ["anna"], ["127.0.0.1"])
@@ -57,10 +58,10 @@ class Stage:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for process in self.nodes.values():
+        for process in self.begun:
             signal_tree(process, signal.SIGCONT)
             process.terminate()
-        for process in self.nodes.values():
+        for process in self.begun:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(40)
             signal_tree(process, signal.SIGKILL)
@@ -69,7 +70,10 @@ class Stage:
         """One of our own commands, in the background."""
         with (self.folder / f"{log}.log").open("ab") as out:
             command = [sys.executable, "-m", "wayfare", "federate", *map(str, arguments)]
-            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+            self.begun.append(
+                subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, preexec_fn=_end_with_parent)
+            )
+            return self.begun[-1]
 
     def join(self, name: str) -> None:
         """Start a node."""
