@@ -282,9 +282,10 @@ class _Run:
 
     def _foretell(self, round: Round) -> None:
         """Where messages are slow, devices that judge a model may train it on in the same one."""
-        engine, topology = self.federation.engine, self.experiment.topology
-        if round.number < self.rounds and getattr(engine, "slow", False) and hasattr(topology, "ahead"):
-            engine.foresee("train", topology.ahead(self.federation, round.state, round.number + 1), round.number + 1)
+        engine: Any = self.federation.engine
+        topology, after = self.experiment.topology, round.number + 1
+        if after <= self.rounds and getattr(engine, "slow", False) and hasattr(topology, "ahead"):
+            engine.foresee("train", topology.ahead(self.federation, round.state, after), after)
 
     def _ask(
         self, round: Round, scope: str, ids: list[str], split: str

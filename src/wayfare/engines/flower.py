@@ -153,11 +153,11 @@ class Flower(AbstractContextManager["Flower"]):
                 "folder": link.place or self._folder, "opening": self._opening, "seconds": left,
                 "until": time.time() + left if link.ours else 0.0, "desk": desk,
             }  # fmt: skip
-            content = RecordDict({"call": ConfigRecord(call), **writer.write(message)})
-            after = self._next[1].get(device)
+            parts, after = writer.write(message), self._next[1].get(device)
             if program != self._next[0] and after is not None and _is_same(after, message, but_for_values=True):
-                content["call"]["then"] = self._next[0]
-                content[records.THEN] = records.values(after)
+                call["then"] = self._next[0]
+                parts[records.THEN] = records.values(after)
+            content = RecordDict({"call": ConfigRecord(call), **parts})
             # Flower drops a message some time after nobody waits for its reply any more
             ttl = left + 2 * _GRACE if math.isfinite(left) else None
             messages.append(Message(content, dst_node_id=link.home(device), message_type="query", ttl=ttl))
