@@ -4,10 +4,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench setup clean help
+.PHONY: demo test lint bench docs setup clean help
 
 help:
-	@echo "make demo | test | lint | bench | clean"
+	@echo "make demo | test | lint | bench | docs | clean"
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -34,6 +34,9 @@ lint: setup
 
 bench: $(VENV)/flower
 	for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file --quick || exit 1; done
+
+docs: setup
+	$(BIN)/python -m wayfare.reference docs
 
 clean:
 	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache

@@ -203,3 +203,15 @@ def test_build() -> None:
 def test_build_refuses(settings, told) -> None:
     with pytest.raises(ConfigError, match=told):
         build(Sample, settings, "here")
+
+
+def test_a_part_of_ones_own_is_found_in_the_folder_one_is_in(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    before = list(sys.path)
+    (tmp_path / "part_of_mine.py").write_text(
+        "from dataclasses import dataclass\nfrom wayfare.strategies.fedavg import FedAvg\n"
+        "@dataclass(frozen=True)\nclass Mine(FedAvg):\n    pass\n"
+    )
+    assert find("strategy", "part_of_mine:Mine").__name__ == "Mine"
+    assert sys.path == [*before, str(tmp_path)]  # last, so that no other module is taken from there

@@ -17,6 +17,7 @@ import pytest
 from wayfare.cli.reproduce import read_plan
 from wayfare.components import find, name_of, names
 from wayfare.core.protocols import Policy, Training
+from wayfare.data.partition.joined import Joined
 from wayfare.data.partition.proximity import Proximity
 from wayfare.data.partition.split import Split
 from wayfare.errors import ConfigError
@@ -56,6 +57,8 @@ def made(cls: type, other: bool) -> Any:
             values[field.name] = default / 2 + 0.1
         elif hint is str and (other or needed):
             values[field.name] = 'a "path"/ü\\n'
+    if cls is Joined:
+        values |= {"names": ("ann", "bob"), "sizes": (3, 4)}
     if cls is Places:
         values["sequences"] = 0  # goes with one way of mining only
     if other and cls is Scenes:

@@ -8,7 +8,7 @@ from faults import tiny
 from wayfare.cli import main
 from wayfare.core.bundle import Bundle
 from wayfare.experiment import Evaluation
-from wayfare.reports.traffic import explain
+from wayfare.traffic import explain
 from wayfare.runner import run
 from wayfare.strategies.centralised import Centralised
 from wayfare.strategies.fedavg import FedAvg

@@ -7,12 +7,15 @@ import importlib
 import json
 import operator
 import pkgutil
+import sys
 import typing
+from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from wayfare.errors import ConfigError, unknown
+from wayfare.errors import ConfigError, suggestion, unknown
 
 # kind -> (package, what a class of that kind can do)
 KINDS = {
@@ -30,6 +33,8 @@ def find(kind: str, name: str) -> type[Any]:
     package, ability = KINDS[kind]
     if ":" in name:
         module_name, _, attribute = name.partition(":")
+        if (here := str(Path.cwd())) not in sys.path:
+            sys.path.append(here)  # last, so that it hides no module of ours or of a library
         try:
             found = operator.attrgetter(attribute)(importlib.import_module(module_name))
         except (ImportError, AttributeError, ValueError, TypeError) as error:
@@ -75,14 +80,14 @@ def name_of(kind: str, component: object) -> str:
     return short if module == f"{package}.{short}" and cls.__name__.lower() == short else f"{module}:{cls.__qualname__}"
 
 
-def build(cls: type[Any], settings: dict[str, Any], where: str) -> Any:
-    """A dataclass from a table of settings; unknown and ill-typed ones are refused."""
+def build(cls: type[Any], settings: dict[str, Any], where: str, others: Collection[str] = ()) -> Any:
+    """A dataclass from a table of settings; unknown and ill-typed ones are refused. `others` may stand beside them."""
     fields = {field.name for field in dataclasses.fields(cls) if field.init}
     hints = typing.get_type_hints(cls)
     values = {}
     for key, value in settings.items():
         if key not in fields:
-            raise unknown("setting", key, fields, where)
+            raise unknown("setting", key, {*fields, *others}, where)
         values[key] = _typed(hints[key], value, f"{where}.{key}")
     try:
         return cls(**values)
@@ -104,7 +109,12 @@ def _typed(hint: Any, value: Any, where: str) -> Any:
         return TypeAdapter(hint, config=ConfigDict(strict=True)).validate_python(value)
     except ValidationError as error:
         shown = json.dumps(value) if isinstance(value, str | int | float) else repr(value)
-        raise ConfigError(f"{where} = {shown}: {error.errors()[0]['msg'].lower()}") from error
+        meant = suggestion(str(value), map(str, typing.get_args(hint))) if _is_choice(hint) else ""
+        raise ConfigError(f"{where} = {shown}: {error.errors()[0]['msg'].lower()}{meant}") from error
+
+
+def _is_choice(hint: Any) -> bool:
+    return typing.get_origin(hint) is typing.Literal
 
 
 def settings_of(component: object) -> dict[str, Any]:

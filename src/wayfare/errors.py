@@ -61,11 +61,21 @@ class DeviceError(WayfareError):
         super().__init__(f"device {device!r}, program {program!r}: {reason}")
 
 
+_MOST_LISTED = 40  # known names in a message
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """The nearest known name as a question; nothing if none is near. Small and large letters are the same."""
+    names = {each.lower(): each for each in sorted(known)}
+    near = get_close_matches(name.lower(), names, n=1) or [each for each in names if name.lower() in each]
+    return f"; did you mean {names[near[0]]!r}?" if near and len(name) > 1 else ""
+
+
 def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> ConfigError:
     """A ConfigError that lists what is known and offers the nearest spelling."""
     names = sorted(known)
-    near = get_close_matches(name, names, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else "."
-    return ConfigError(
-        f"{where + ': ' if where else ''}unknown {kind} {name!r}{hint} Known: {', '.join(names) or 'none'}"
-    )
+    listed = ", ".join(names[:_MOST_LISTED]) or "none"
+    if len(names) > _MOST_LISTED:
+        listed += f" and {len(names) - _MOST_LISTED} more"
+    meant = suggestion(name, names) or "."
+    return ConfigError(f"{where + ': ' if where else ''}unknown {kind} {name!r}{meant} Known: {listed}")

@@ -346,7 +346,7 @@ def _component(kind: str, settings: dict[str, Any]) -> Any:
     name = settings.pop("name", None) or _default_name(kind)
     if not isinstance(name, str):
         raise ConfigError(f"{kind}.name = {name!r}: text is wanted")
-    return build(find(kind, name), settings, f"{kind} {name!r}")
+    return build(find(kind, name), settings, f"{kind} {name!r}", ["name"])
 
 
 def _toml(value: Any) -> str:

@@ -32,7 +32,7 @@ from wayfare.data.partition.semantic import clusters_of
 from wayfare.data.partition.semantic_stats import semantics_of
 from wayfare.data.partition.split import Population, load_split
 from wayfare.data.places import PlacePhotos
-from wayfare.errors import ConfigError, DataError, QuorumError, StoreError
+from wayfare.errors import ConfigError, DataError, QuorumError, StoreError, suggestion
 from wayfare.experiment import Crowd, Experiment, flatten
 from wayfare.machine import opened
 from wayfare.reports.record import less_is_better
@@ -338,7 +338,8 @@ class _Run:
             return False  # its judges were away
         if metric not in line["metrics"]:
             raise ConfigError(
-                f"evaluation.monitor = {metric!r} is not measured; there are {', '.join(sorted(line['metrics']))}"
+                f"evaluation.monitor = {metric!r} is not measured{suggestion(metric, line['metrics']) or '.'} "
+                f"There are {', '.join(sorted(line['metrics']))}"
             )
         sign = -1.0 if less_is_better(metric) else 1.0
         value: float = sign * line["metrics"][metric]

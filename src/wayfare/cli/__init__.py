@@ -11,9 +11,19 @@ from typing import Annotated
 import click
 import typer
 
-from wayfare.cli import claims, data, federate, graph, look, reproduce, runs, search, study, town, traffic, use
+from wayfare.cli import claims, data, federate, graph, help, look, reproduce, runs, search, study, town, traffic, use
 from wayfare.cli.console import err
-from wayfare.errors import DeviceError, WayfareError
+from wayfare.errors import DeviceError, WayfareError, suggestion
+
+_HELP = """Learning from photographs without collecting them.
+
+\b
+[bold]First:[/bold]
+  wayfare demo                       what it can do, on one page, in minutes
+  wayfare run quickstart             a small federation of your own
+  wayfare list recipes               what else is ready to run
+  wayfare COMMAND --help             what a command does, with examples
+"""
 
 app = typer.Typer(
     name="wayfare",
@@ -22,11 +32,12 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Learning from photographs without collecting them.\n\nBegin with [bold]wayfare demo[/bold], or "
-    "[bold]wayfare run quickstart[/bold]; [bold]wayfare list strategies[/bold] shows what there is to choose from.",
+    suggest_commands=not hasattr(click.exceptions, "NoSuchCommand"),  # click 8.4 and newer do so themselves
+    help=_HELP,
 )
 for module in (runs, reproduce, claims, study, look, use, search, graph, data, town, traffic, federate):
     module.add_to(app)
+help.explain(app)
 
 
 def _version(wanted: bool) -> None:
@@ -44,6 +55,13 @@ def root(
     pass
 
 
+def _suggest(error: click.BadParameter) -> None:
+    """The value of a list that somebody may have meant."""
+    choices, given = getattr(error.param and error.param.type, "choices", ()), error.message.split("'")
+    if choices and len(given) > 1 and (meant := suggestion(given[1], map(str, choices))):
+        err.print(meant.replace("; d", "D", 1), markup=False, highlight=False)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; exit status 0 done, 1 failed, 2 wrong use, 130 interrupted."""
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -52,6 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = result if isinstance(result, int) else 0
     except click.ClickException as error:
         error.show(sys.stderr)
+        if isinstance(error, click.BadParameter):
+            _suggest(error)
         status = error.exit_code
     except (KeyboardInterrupt, click.Abort):
         status = 130

@@ -14,7 +14,7 @@ def explain_traffic(recipe: Recipe, set_: Settings = None, json: Json = False) -
     that it would send.
     """
     from wayfare.experiment import Experiment
-    from wayfare.reports.traffic import explain, traffic_page
+    from wayfare.traffic import explain, traffic_page
 
     found = explain(Experiment.read(recipe_path(recipe), parse_settings(set_)))
     answer(found, json, traffic_page(found))

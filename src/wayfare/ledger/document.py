@@ -113,9 +113,10 @@ def decided_by(claim: Claim) -> str:
     """The statistic in words."""
     if claim.untested:
         return f"untested: {claim.untested}"
-    cells = f"along {len(claim.along)} cells" if claim.along else f"{len(claim.pairs)} pairs"
-    if claim.statistic == "difference":
+    if claim.statistic == "difference":  # of means, which need not be of as many cells
         cells = f"of {len(claim.above)} and {len(claim.below)} cells" if claim.below else "of one cell"
+    else:
+        cells = f"along {len(claim.along)} cells" if claim.along else f"{len(claim.pairs)} pairs"
     than = "within ±" if claim.direction == "equal" else f"{claim.direction} than "
     return f"{claim.recipe}: {claim.statistic} {cells}, {than}{claim.margin:g}"
 

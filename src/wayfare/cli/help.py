@@ -1,0 +1,108 @@
+"""What the help of a command shows beside its options: examples, and the heading under which it stands.
+
+They are in one place so that one test can go over all of them, and over all commands.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+from typer.core import TyperArgument, TyperCommand
+
+HEADINGS = {
+    "Train": ("demo", "run", "resume", "federate"),
+    "Look": ("report", "compare", "list", "split", "explain-traffic"),
+    "Use what was trained": ("index", "locate", "search", "graph"),
+    "Data": ("town", "data"),
+    "The papers": ("reproduce", "claims", "study"),
+}
+
+EXAMPLES = {
+    "demo": ["wayfare demo --out runs/demo"],
+    "run": [
+        "wayfare run quickstart",
+        "wayfare run quickstart --set strategy.name=fedprox --seeds 3",
+        "wayfare run my.toml --rounds 50 --out runs/mine",
+    ],
+    "resume": ["wayfare resume runs/mine", "wayfare resume runs/mine --rounds 100"],
+    "reproduce": [
+        "wayfare reproduce quickstart",
+        "wayfare reproduce fedvpr/table4 --cells fedavg,fedvc-500 --seeds 3",
+        "wayfare reproduce fedvpr/table4 --data MSLS",
+    ],
+    "claims": ["wayfare claims --list", "wayfare claims --only 'fedvpr/gem-*' --seeds 3"],
+    "study": ["wayfare study fedtour/study --out study.safetensors --models 33"],
+    "report": ["wayfare report runs/mine"],
+    "compare": ["wayfare compare runs/mine runs/other", "wayfare compare runs --out compare.html"],
+    "list": ["wayfare list strategies", "wayfare list recipes", "wayfare list runs --in runs"],
+    "split": [
+        "wayfare split quickstart",
+        "wayfare split quickstart --set partition.alpha=0.1 --out split.html",
+    ],
+    "index": [
+        "wayfare index runs/places --photos my-city",
+        "wayfare index runs/shop --texts captions.csv --photos my-photos",
+    ],
+    "locate": ["wayfare locate holiday.jpg --index runs/places/index --out where.html"],
+    "search": [
+        'wayfare search "red shirt" --index runs/shop/index',
+        "wayfare search --photo look.jpg --index runs/shop/index -k 5",
+    ],
+    "graph": ["wayfare graph holiday.jpg --run runs/scenes --boxes boxes.json --out graphs"],
+    "town": ["wayfare town my-town --size tiny", "wayfare town my-town --only msls,psg --seed 3"],
+    "explain-traffic": [
+        "wayfare explain-traffic quickstart",
+        "wayfare explain-traffic quickstart --set strategy.name=fedproto --json",
+    ],
+    "data check": ["wayfare data check my-town", "wayfare data check my-photos --strict"],
+    "data show": ["wayfare data show my-town --out my-town.html"],
+    "data get": ["wayfare data get cifar10"],
+    "data import-weights": ["wayfare data import-weights resnet18-f37072fd.pth resnet18.safetensors"],
+    "federate keys": ["wayfare federate keys --out keys --host example.org --node anna --node bert"],
+    "federate server": [
+        "wayfare federate server --recipe my.toml --certificates keys --out runs/first",
+        "wayfare federate server --resume --out runs/first --certificates keys",
+    ],
+    "federate join": ["wayfare federate join --server example.org:8000 --photos my-photos --key anna"],
+    "federate status": ["wayfare federate status runs/first"],
+}
+
+
+class Command(TyperCommand):
+    """A command whose arguments keep their help: with typer 0.20, click 8.5 loses it."""
+
+    def __init__(self, name: str | None, **attributes: Any) -> None:
+        super().__init__(name, **attributes)
+        hints = typing.get_type_hints(inspect.unwrap(self.callback), include_extras=True) if self.callback else {}
+        for parameter in self.params:
+            if isinstance(parameter, TyperArgument):
+                said = getattr(hints.get(str(parameter.name)), "__metadata__", ())
+                parameter.help = next((each.help for each in said), parameter.help)
+
+
+def explain(app: typer.Typer) -> None:
+    """Give every command its examples and its heading."""
+    headings = {name: heading for heading, names in HEADINGS.items() for name in names}
+    app.registered_commands.sort(key=lambda command: [*headings, _name(command)].index(_name(command)))
+    for group in app.registered_groups:
+        group.rich_help_panel = headings.get(str(group.name))
+    for name, command in _commands(app):
+        command.rich_help_panel, command.cls = headings.get(name), Command
+        if name in EXAMPLES:
+            command.epilog = "\n\n".join(["[bold]Examples[/bold]", *EXAMPLES[name]])
+
+
+def _name(command: typer.models.CommandInfo) -> str:
+    return command.name or str(getattr(command.callback, "__name__", ""))
+
+
+def _commands(app: typer.Typer, before: str = "") -> Iterator[tuple[str, typer.models.CommandInfo]]:
+    for command in app.registered_commands:
+        yield before + _name(command), command
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            yield from _commands(group.typer_instance, f"{group.name} ")
