@@ -8,13 +8,13 @@ from faults import tiny
 from wayfare.cli import main
 from wayfare.core.bundle import Bundle
 from wayfare.experiment import Evaluation
-from wayfare.traffic import explain
 from wayfare.runner import run
 from wayfare.strategies.centralised import Centralised
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.fedproto import FedProto
 from wayfare.strategies.local import Local
 from wayfare.strategies.scaffold import Scaffold
+from wayfare.traffic import explain
 
 
 class Talkative(FedAvg):

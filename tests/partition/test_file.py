@@ -5,6 +5,7 @@ import pytest
 
 from wayfare.data.partition.dirichlet import Dirichlet
 from wayfare.data.partition.file import File
+from wayfare.data.partition.split import Split
 from wayfare.errors import DataError
 
 
@@ -37,3 +38,14 @@ def test_a_missing_or_damaged_file_is_named(stored, tmp_path):
     path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(DataError):
         File(str(path))(labels, np.random.default_rng(0))
+
+
+def test_one_that_deals_out_a_part_goes_with_all_data_that_reach_as_far(stored):
+    """Where a topology keeps samples back, the record is of the others: only how far it reaches can be seen."""
+    path, _, split = stored
+    part = Split(split.offsets, split.indices + 4, split.provenance | {"samples": None})
+    path.write_bytes(part.pack())
+    again = File(str(path))(np.zeros(104, np.int64), np.random.default_rng(0))
+    assert sorted(again.pool().tolist()) == [*range(4, 104)]
+    with pytest.raises(DataError, match="104 samples, here 103"):
+        File(str(path))(np.zeros(103, np.int64), np.random.default_rng(0))

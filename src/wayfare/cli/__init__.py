@@ -11,7 +11,22 @@ from typing import Annotated
 import click
 import typer
 
-from wayfare.cli import claims, data, federate, graph, help, look, reproduce, runs, search, study, town, traffic, use
+from wayfare.cli import (
+    claims,
+    data,
+    demo,
+    federate,
+    graph,
+    help,
+    look,
+    reproduce,
+    runs,
+    search,
+    study,
+    town,
+    traffic,
+    use,
+)
 from wayfare.cli.console import err
 from wayfare.errors import DeviceError, WayfareError, suggestion
 
@@ -35,7 +50,7 @@ app = typer.Typer(
     suggest_commands=not hasattr(click.exceptions, "NoSuchCommand"),  # click 8.4 and newer do so themselves
     help=_HELP,
 )
-for module in (runs, reproduce, claims, study, look, use, search, graph, data, town, traffic, federate):
+for module in (demo, runs, reproduce, claims, study, look, use, search, graph, data, town, traffic, federate):
     module.add_to(app)
 help.explain(app)
 

@@ -22,7 +22,7 @@ HEADINGS = {
 }
 
 EXAMPLES = {
-    "demo": ["wayfare demo --out runs/demo"],
+    "demo": ["wayfare demo --out runs/demo", "wayfare demo --quick --out runs/quick"],
     "run": [
         "wayfare run quickstart",
         "wayfare run quickstart --set strategy.name=fedprox --seeds 3",

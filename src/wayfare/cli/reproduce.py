@@ -1,4 +1,4 @@
-"""Commands that run every cell of a recipe's table: reproduce, demo.
+"""The command that runs every cell of a recipe's table: reproduce.
 
 A recipe's cells say in which settings each differs from the recipe, and what the paper has for it:
 
@@ -107,20 +107,6 @@ def reproduce(
     """
     path, changes = recipe_path(recipe), parse_settings(set_)
     result, shown = reproduce_recipe(path, out, seeds, cells, engine, workers, changes, track, scale, data)
-    answer(result, json, *shown)
-
-
-def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where the runs and the page go.")] = Path("runs/demo"),
-    engine: Engine = "auto",
-    workers: Workers = 0,
-    json: Json = False,
-) -> None:
-    """A small federation on real data that needs no download, compared with training alone and with pooling the data.
-
-    Ten clients hold handwritten digits, each mostly a few of the ten kinds. It takes about a minute.
-    """
-    result, shown = reproduce_recipe(recipe_path("quickstart"), out, 1, "", engine, workers, {}, ["none"])
     answer(result, json, *shown)
 
 
@@ -311,6 +297,5 @@ def _network_facts(experiment: Experiment, cell: Cell) -> dict[str, Fact]:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Register these commands."""
-    for command in (reproduce, demo):
-        app.command()(command)
+    """Register this command."""
+    app.command()(reproduce)

@@ -53,7 +53,7 @@ def page_of(page: Page) -> str:
         sections.append(section("notes", "Notes", tag("ul", *(tag("li", note) for note in page.notes))))
     sections.append(section("explained", "What is shown", *(tag("p", text) for text in _EXPLAINED)))
     title = page.shown[0].name if len(page.shown) == 1 else "Scene graphs"
-    return document(title, _header(page, title), sections, (), _STYLE)
+    return document(title, _header(page, title), sections, (), STYLE)
 
 
 def _header(page: Page, title: str) -> Html:
@@ -102,7 +102,7 @@ _EXPLAINED = (
     "weighs that a pair is not related at all, as most are not: 0.2 may be the best there is.",
     "Objects that take part in no relation among those drawn have no box and no name; the tables have them all.",
 )
-_STYLE = """
+STYLE = """
 .chips{margin-bottom:16px}
 .about{margin:-10px 0 12px}
 .pair{display:grid;grid-template-columns:minmax(0,1.25fr) minmax(0,1fr);gap:22px;align-items:center}

@@ -167,6 +167,13 @@
     return pen;
   };
 
+  let picture = null;
+  const loadPicture = () => {
+    const image = new Image();
+    image.onload = () => { picture = image; ground = null; later(); };
+    image.src = told.ground.image;
+  };
+
   // Where people walk over the whole day, faintly: the streets, if there are any.
   const drawGround = () => {
     const width = map.clientWidth, height = map.clientHeight;
@@ -185,6 +192,12 @@
     ground.height = height;
     const pen = ground.getContext("2d"), image = pen.createImageData(width, height);
     const dark = matchMedia("(prefers-color-scheme: dark)").matches ? 255 : 0;
+    if (picture) {  // a map to walk on says more than the ways that were walked
+      const [w, s0, e, n] = told.ground.box;
+      pen.globalAlpha = dark ? 0.4 : 0.75;
+      pen.drawImage(picture, ox + s * w, oy - s * n, s * (e - w), s * (n - s0));
+      return;
+    }
     for (let i = 0; i < counts.length; i++) {
       if (!counts[i]) continue;
       image.data.fill(dark, 4 * i, 4 * i + 3);
@@ -492,6 +505,7 @@
     get("tour-high").textContent = percent(told.range[1]);
     listen();
     draw();
+    if (told.ground) loadPicture();
     root.dataset.ready = String(devices);
   };
   begin();

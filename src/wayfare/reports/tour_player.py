@@ -40,13 +40,29 @@ class Player:
     style: str
 
 
-def player(tour: Tour) -> Player | None:
+@dataclass(frozen=True)
+class Ground:
+    """A map that lies under the devices, and what it reaches over: metres east and north of the film's middle."""
+
+    jpeg: bytes
+    west: float
+    south: float
+    east: float
+    north: float
+
+
+def player(tour: Tour, ground: Ground | None = None) -> Player | None:
     """The map of a tour; None where there is no film of it."""
     film = tour.film
     if film is None or not len(film.slots) or not len(tour.ids):
         return None
     shown = _shown(film)
-    data = tag("script", Html(in_script(_data(tour, film, shown))), type="application/json", id="tour-data")
+    told = _data(tour, film, shown)
+    if ground is not None:
+        image = f"data:image/jpeg;base64,{base64.b64encode(ground.jpeg).decode()}"
+        box = [side / film.step for side in (ground.west, ground.south, ground.east, ground.north)]
+        told["ground"] = {"image": image, "box": box}
+    data = tag("script", Html(in_script(told)), type="application/json", id="tour-data")
     return Player(_body(film, len(shown), data), script(), STYLE)
 
 

@@ -39,7 +39,7 @@ from wayfare.tasks.nets.resnet import ResNet18
 from wayfare.tasks.nets.vgg import VGG16, VGG16Pooled, VGGSmall
 from wayfare.tasks.recognition.augment import Augmentation, tour
 from wayfare.tasks.recognition.features import features_of
-from wayfare.tasks.recognition.sights import sights
+from wayfare.tasks.recognition.sights import made, sights
 from wayfare.tasks.recognition.tally import count_right, count_right_of_heads, spread
 
 NORMALISATION = {  # channel means and deviations of pixels in 0..1
@@ -59,7 +59,7 @@ class Objects:
     """Image classification; see the module."""
 
     data: Literal["digits", "cifar10", "folder", "town"] = "digits"
-    path: str = ""  # where the data is; cifar10 without one is looked for where `wayfare data get cifar10` puts it
+    path: str = ""  # where the data is; without one cifar10 is where `wayfare data get cifar10` puts it, a town is made
     image_size: int = 0  # for a folder's pictures, and for all before the frozen network; 0: 32, or 64 for the latter
     architecture: Architecture = "cnn"
     width: int = 16  # of the first layer of the small CNN or VGG
@@ -106,6 +106,8 @@ class Objects:
 
     def ready(self, progress: Any) -> None:
         """Do what takes long before the first round, saying how far it is: progress(what, done, total)."""
+        if self.data == "town" and not self.path:
+            made(progress)
         if self.frozen:
             self._features(lambda done, total: progress("features of the pictures", done, total))
 

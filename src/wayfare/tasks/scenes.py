@@ -156,6 +156,11 @@ class Scenes:
         return self._pools[0].truth, self._pools[1].truth
 
     @property
+    def tested(self) -> SceneGraphs:
+        """What is annotated of the pictures to test with."""
+        return self._parts[1]
+
+    @property
     def samples(self) -> int:
         return len(self._parts[0])
 

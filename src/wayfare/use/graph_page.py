@@ -39,7 +39,7 @@ class Album:
         self._write(files["json"], (json.dumps(as_table(graph), indent=1) + "\n").encode())
         self._write(files["png"], png(sketch, left))
         if len(self.shown) < MOST_SHOWN:
-            self.shown.append(_shown(graph, sketch, left))
+            self.shown.append(shown_of(graph, sketch, left))
         return files
 
     def close(self, run: str, told: Told) -> Path:
@@ -81,7 +81,8 @@ def drawn_of(graph: SceneGraph, things: int, classes: tuple[str, ...]) -> Drawn:
     )  # fmt: skip
 
 
-def _shown(graph: SceneGraph, sketch: Sketch, left: Image.Image) -> Shown:
+def shown_of(graph: SceneGraph, sketch: Sketch, left: Image.Image) -> Shown:
+    """What a page shows of a graph; `left` is its photo as `photo` draws it."""
     seen, names = graph.seen, graph.names
     file = io.BytesIO()
     left.save(file, "JPEG", quality=_QUALITY)

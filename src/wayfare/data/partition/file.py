@@ -23,10 +23,14 @@ class File:
             split = load_split(Path(self.path).read_bytes())
         except OSError as error:
             raise DataError(f"cannot read this partition: {error.strerror}", file=self.path) from error
-        # of a semantic split it is that of clusters, which nobody has before they are found again
-        known = split.provenance.get("labels_sha256") if split.provenance.get("rule") != "semantic" else None
-        found = hashlib.sha256(np.ascontiguousarray(labels, "<i8").tobytes()).hexdigest()
+        # of a semantic split it is that of clusters, which nobody has before they are found again; and where a topology
+        # kept samples back ("samples" is None) that of the others
         samples = split.provenance.get("samples", len(labels))
+        checked = samples is not None and split.provenance.get("rule") != "semantic"
+        known = split.provenance.get("labels_sha256") if checked else None
+        found = hashlib.sha256(np.ascontiguousarray(labels, "<i8").tobytes()).hexdigest()
+        if samples is None:
+            samples = max(len(labels), 1 + int(split.pool().max(initial=-1)))
         if samples != len(labels) or (known and known != found):
             raise DataError(
                 f"this partition was drawn over other data ({samples} samples, here {len(labels)})",

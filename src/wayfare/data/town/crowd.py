@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wayfare.data.town import map
+from wayfare.data.town.model import City
 from wayfare.data.town.walkers import population
 from wayfare.data.traces import Traces
 from wayfare.errors import ConfigError
@@ -15,11 +16,16 @@ def crowd(people: int, seed: int = 0) -> Traces:
     """So many people who move about: six of ten tourists, three residents, one driving; and signage at the sights."""
     if not 2 <= people <= _BLOCKS[-1][0]:
         raise ConfigError(f"a crowd of {people} people: from 2 to {_BLOCKS[-1][0]:,} can be made")
-    blocks = next(blocks for most, blocks in _BLOCKS if people <= most)
-    city = map.build(map.CITIES[0].name, seed, blocks)
+    city = city_of(people, seed)
     residents, vehicles = round(0.3 * people), round(0.1 * people)
     walkers = population(city, residents, people - residents - vehicles, vehicles, _SIGNAGE, 0, seed)
     return Traces(
         walkers.names, walkers.slot, walkers.start, walkers.date, walkers.positions, walkers.stationary,
         (city.latitude, city.longitude), True,
     )  # fmt: skip
+
+
+def city_of(people: int, seed: int = 0) -> City:
+    """The city in which a crowd of so many people moves."""
+    blocks = next(blocks for most, blocks in _BLOCKS if people <= most)
+    return map.build(map.CITIES[0].name, seed, blocks)

@@ -1,0 +1,176 @@
+"""The demo in its quick form: what it leaves, that it goes on where it stopped, and its page, also in a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wayfare.cli import main
+from wayfare.cli.console import recipe_path
+from wayfare.demo import plan
+from wayfare.demo.beside import Beside
+from wayfare.errors import WayfareError
+from wayfare.experiment import Experiment
+from wayfare.reports.story_words import Outcome
+
+NAN = float("nan")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A quick demo, made once."""
+    out = tmp_path_factory.mktemp("demo") / "out"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WAYFARE_CACHE", str(out.parent / "cache"))
+        assert main(["demo", "--quick", "--out", str(out), "--engine", "local"]) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def page(made: Path) -> str:
+    return (made / "index.html").read_text(encoding="utf-8")
+
+
+def test_the_recipes_are_those_that_a_user_can_run() -> None:
+    """Each of the four is together as it stands; beside it stand alone and all in one place, with the same settings."""
+    made = plan.experiments({name: recipe_path(f"demo/{name}") for name in plan.RECIPES}, Path("out"), quick=False)
+    assert {task: tuple(cells) for task, cells in made.items()} == {
+        "places": ("federated", "local", "centralised"), "objects": ("federated", "centralised"),
+        "scenes": ("federated", "local", "centralised"), "hashing": ("federated", "local", "centralised"),
+    }  # fmt: skip
+    for task in ("places", "scenes", "hashing"):
+        together, *others = made[task].values()
+        assert all((one.task, one.training, one.partition) == (together.task, together.training, together.partition)
+                   for one in others)  # fmt: skip
+    for task, cells in made.items():
+        assert cells["centralised"].strategy.pooled and cells["federated"].task.path.startswith(
+            str(Path("out").resolve())
+        )
+        assert cells["centralised"].task == cells["federated"].task, task
+
+
+def test_the_page_tells_it_in_order(made: Path, page: str) -> None:
+    parts = ("town", "places", "objects", "scenes", "hashing", "travelled", "further")
+    places = [page.index(f'<section id="{part}"') for part in parts]
+    assert places == sorted(places)
+    for said in ("A quick try-out.", "nobody hands one over", "Quellmar", "nobody learns here: the test",
+                 "each alone", "together", "all in one place", "Three photos, looked for among", "Press play",
+                 "A scene graph", "Looking for <q>", "What this does not promise."):  # fmt: skip
+        assert said in page, said
+    assert page.count("data:image/jpeg;base64,") >= 2 + 10 + 6 + 1  # maps, photos, located ones, the graph's
+    assert len(page) < 10_000_000 and "http://" not in re.sub(
+        r"<script>.*?</script>", "", page, flags=re.DOTALL
+    ).replace("http://www.w3.org", "")
+    links = set(re.findall(r'href="([a-z][^"#:]*\.html)"', page))
+    assert len(links) == 8 and all((made / link).is_file() for link in links)
+
+
+def test_the_figures_are_those_of_the_runs(made: Path, page: str) -> None:
+    summary = json.loads((made / "scenes" / "federated" / "summary.json").read_text())
+    chapter = page[page.index('<section id="scenes"') : page.index('<section id="hashing"')]
+    assert f"<b>{100 * summary['metrics']['test/R@20']:.1f}".removesuffix(".0") in chapter
+    sent = json.loads((made / "hashing" / "federated" / "summary.json").read_text())
+    assert f"{(sent['bytes_up'] + sent['bytes_down']) / 1e6:.3g} MB" in page
+
+
+def test_it_goes_on_where_it_stopped(made: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    """A run without its end is finished, the others are left alone; other settings are refused."""
+    monkeypatch.setenv("WAYFARE_CACHE", str(made.parent / "cache"))
+    kept = made / "hashing" / "local" / "summary.json"
+    before, stopped = kept.stat().st_mtime_ns, made / "objects" / "centralised" / "summary.json"
+    stopped.unlink()
+    capsys.readouterr()
+    assert main(["demo", "--quick", "--out", str(made), "--engine", "local", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert stopped.exists() and kept.stat().st_mtime_ns == before
+    assert set(told["seconds"]) == {"town", *plan.TASKS, "locate", "search", "page"} and told["quick"] is True
+    assert main(["demo", "--out", str(made), "--engine", "local"]) == 1
+    assert "another town is here" in capsys.readouterr().err
+
+
+def test_what_runs_beside_says_why_it_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = tmp_path / "python"  # is quicker than the real one
+    python.write_text('#!/bin/sh\necho "$@" > "$0.asked"\necho first >&2\necho "psg.json is gone" >&2\nexit 1\n')
+    python.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(python))
+    recipes = {name: recipe_path(f"demo/{name}") for name in plan.RECIPES}
+    pooled = plan.experiments(recipes, tmp_path, quick=True)["scenes"]["centralised"]
+    with (
+        Beside(pooled, tmp_path / "pooled") as beside,
+        pytest.raises(WayfareError, match=r"pooled\.toml failed: psg\.json is gone"),
+    ):
+        beside.wait()
+    assert Experiment.read(tmp_path / "pooled.toml") == pooled
+    assert f"-m wayfare run {tmp_path}/pooled.toml -o {tmp_path}/pooled" in (tmp_path / "python.asked").read_text()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [
+        (Outcome(0.1, 0.2, 0.5, 0.6, NAN), "took it from 10 to 50, 30 more than each reached alone. With everything in "
+         "one place it would have been 10 more."),
+        (Outcome(0.1, 0.4, 0.3, 0.2, NAN), "from 10 to 30, and that is 10 less than each reached alone: here it did "
+         "not pay to federate. With everything in one place it was 10 less, with the same settings."),
+        (Outcome(0.5, NAN, 0.3, 0.3, NAN), "It got worse, from 50 to 30. With everything in one place it was as good."),
+        (Outcome(0.5, 0.5, 0.5, NAN, 0.62), "changed little: from 50 to 50, no better than each alone. That is still "
+         "not more than what needs no learning (62)."),
+    ],
+)  # fmt: skip
+def test_it_says_so_if_it_did_not_pay(outcome: Outcome, said: str) -> None:
+    assert said in outcome.verdict
+
+
+# In a browser
+
+
+def test_the_page_in_a_browser(page: str, tmp_path: Path) -> None:
+    """A script looks round and presses play; the page's own policy would not let it run, so the copy has none.
+
+    A browser without a screen paints when it likes, so there frames come from its clock. Its window is never narrower
+    than 500 pixels, so the page is in a frame of 400, and says from there what it found.
+    """
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("chromium is not on PATH: the page is not opened in a real browser")
+    looks = """
+    const wait = (ms) => new Promise((done) => setTimeout(done, ms));
+    const root = document.getElementById("tour");
+    (async () => {
+      while (!root.dataset.ready) await wait(20);
+      const images = [...document.images], from = Number(root.dataset.at);
+      document.getElementById("tour-play").click(); await wait(1500);
+      document.getElementById("tour-play").click(); await wait(100);
+      parent.postMessage(JSON.stringify({ images: images.length,
+        broken: images.filter((image) => !image.complete || !image.naturalWidth).length,
+        played: Number(root.dataset.at) - from, drawn: Number(document.documentElement.dataset.drawn),
+        width: document.documentElement.scrollWidth, window: innerWidth,
+        plots: Math.max(...[...document.querySelectorAll(".plot svg")].map((plot) => plot.clientWidth)) }), "*");
+    })();
+    """
+    frames = "window.requestAnimationFrame = (paint) => setTimeout(() => paint(performance.now()), 16)"
+    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page, count=1)
+    text = text.replace("<head>", f"<head><script>{frames}</script>", 1)
+    (tmp_path / "inside.html").write_text(text.replace("</body>", f"<script>{looks}</script></body>"), "utf-8")
+    hears = "onmessage = (said) => { document.body.append(Object.assign(document.createElement('pre'), "
+    hears += "{ id: 'looked', textContent: said.data })); }"
+    frame = '<iframe src="inside.html" width="400" height="800" style="border:0"></iframe>'
+    (tmp_path / "looked.html").write_text(f"<body><script>{hears}</script>{frame}</body>", "utf-8")
+    (tmp_path / "page.html").write_text(page, "utf-8")
+    quiet = "--no-first-run --disable-background-networking --disable-component-update --disable-sync --disable-gpu"
+    command = [chromium, "--headless", "--no-sandbox", *quiet.split(), f"--user-data-dir={tmp_path / 'profile'}"]
+    command += ["--enable-logging=stderr", "--v=0", "--window-size=600,900", "--virtual-time-budget=8000", "--dump-dom"]
+    found = {}
+    for name in ("page", "looked"):  # as it is, and with the script
+        given = [*command, (tmp_path / f"{name}.html").as_uri()]
+        done = subprocess.run(given, capture_output=True, text=True, timeout=120, check=True)
+        assert [said for said in done.stderr.splitlines() if "CONSOLE" in said] == [], name
+        found[name] = done.stdout
+    looked = json.loads(re.search(r'<pre id="looked">(.*?)</pre>', found["looked"]).group(1))  # type: ignore[union-attr]
+    assert looked["images"] >= 19 and looked["broken"] == 0 and looked["played"] > 0 and looked["drawn"] == 5
+    assert looked["window"] == 400 and looked["width"] <= 400 and 0 < looked["plots"] < 400
