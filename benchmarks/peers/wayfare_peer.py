@@ -3,8 +3,9 @@
     python wayfare_peer.py --work DIR --size small|large --rounds R [--processes P] [--engine E]
 
 One process is the engine `local`, more are the engine `pool`, if none is named. Everything is as a user gets it:
-checkpoints, the admission gate, the log of rounds. Clients and batches are those of the other peers, so the final weights
-can be held against theirs: Wayfare's own random numbers are looked up to learn which round and client they are for.
+checkpoints, the admission gate, the log of rounds. Clients and batches are those of the other peers, so the final
+weights can be held against theirs: Wayfare's own random numbers are looked up to learn which round and client they are
+for.
 """
 
 # ruff: noqa: E402  (what imports torch comes after the workers were started)
