@@ -15,12 +15,16 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
+$(VENV)/flower: $(VENV)/ready
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,flower]'
+	touch $@
+
 setup: $(VENV)/ready
 
 demo: setup
 	$(BIN)/wayfare demo --out runs/demo
 
-test: setup
+test: $(VENV)/flower
 	$(BIN)/python -m pytest $(PYTEST)
 
 lint: setup
@@ -28,7 +32,7 @@ lint: setup
 	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/mypy
 
-bench: setup
+bench: $(VENV)/flower
 	for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file --quick || exit 1; done
 
 docs: setup

@@ -13,7 +13,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, and f
 sys.path.insert(0, str(Path(__file__).parent))
 
 
-LONG = ("test_crash_points.py", "test_federate", "test_flower", "test_demo", "test_docs")  # a minute or more each
+LONG = ("test_crash_points.py", "test_federation", "test_flower", "test_demo", "test_docs")  # a minute or more each
 
 
 def pytest_collection_modifyitems(items):

@@ -1,10 +1,11 @@
 """Wayfare doing the work of `work.py`.
 
-    python wayfare_peer.py --work DIR --size small|large --rounds R [--processes P]
+    python wayfare_peer.py --work DIR --size small|large --rounds R [--processes P] [--engine E]
 
-One process is the engine `local`, more are the engine `pool`. Everything is as a user gets it: checkpoints, the
-admission gate, the log of rounds. Clients and batches are those of the other peers, so the final weights can be held
-against theirs: Wayfare's own random numbers are looked up to learn which round and client they are for.
+One process is the engine `local`, more are the engine `pool`, if none is named. Everything is as a user gets it:
+checkpoints, the admission gate, the log of rounds. Clients and batches are those of the other peers, so the final
+weights can be held against theirs: Wayfare's own random numbers are looked up to learn which round and client they are
+for.
 """
 
 # ruff: noqa: E402  (what imports torch comes after the workers were started)
@@ -17,7 +18,8 @@ from wayfare.machine import opened
 STACK = ExitStack()
 if __name__ == "__main__":  # as the command line does it: workers start before torch is imported here
     PROCESSES = int(sys.argv[sys.argv.index("--processes") + 1]) if "--processes" in sys.argv else 1
-    MACHINE = STACK.enter_context(opened("local" if PROCESSES == 1 else "pool", PROCESSES))
+    ENGINE = sys.argv[sys.argv.index("--engine") + 1] if "--engine" in sys.argv else ""
+    MACHINE = STACK.enter_context(opened(ENGINE or ("local" if PROCESSES == 1 else "pool"), PROCESSES))
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -130,7 +132,9 @@ class SameClients(FedAvg):
 
 
 def main():
-    args = common.arguments("FedAvg by Wayfare.").parse_args()
+    parser = common.arguments("FedAvg by Wayfare.")
+    parser.add_argument("--engine")
+    args = parser.parse_args()
     common.one_thread()
     out = common.claim_stdout()
     clock = common.Clock(args.rounds, args.started)

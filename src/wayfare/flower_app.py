@@ -86,11 +86,17 @@ def _perform(message: Message, context: Context, outcome: dict[str, Any]) -> dic
             return records.write(Bundle())
         bench.memories = NodeMemories(folder / "memory", context.state, call["opening"])
         told = records.read(message.content)
-        reply = perform(bench, call["program"], call["device"], told, time.monotonic() + left)
-    if isinstance(reply, Failure):
-        outcome |= {"failed": reply.reason, "detail": reply.detail}
-        return {}
-    return records.write(reply)
+        end = time.monotonic() + left
+        reply = perform(bench, call["program"], call["device"], told, end)
+        if isinstance(reply, Failure):
+            outcome |= {"failed": reply.reason, "detail": reply.detail}
+            return {}
+        said = records.write(reply)
+        if "then" in call:  # something that will be asked next, about the same tensors; if it fails, it is asked again
+            values: Any = message.content[records.THEN]
+            after = perform(bench, call["then"], call["device"], Bundle(told.tensors, dict(values)), end)
+            said |= {} if isinstance(after, Failure) else records.write_then(after)
+        return said
 
 
 @contextmanager

@@ -5,6 +5,7 @@ The job is a file that the environment names, and so is all that is said about i
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import traceback
@@ -27,6 +28,7 @@ def main(grid: Grid, context: Context) -> None:
     place = Path(os.environ[JOB])
     job = json.loads(place.read_text(encoding="utf-8"))
     with (place.parent / "events.jsonl").open("a", encoding="utf-8") as events:
+        fcntl.flock(events, fcntl.LOCK_EX)  # as long as this process lives: so it is known whether it does
 
         def listen(event: str, data: dict[str, Any]) -> None:
             events.write(json.dumps({"event": event, "data": data}) + "\n")
@@ -38,9 +40,9 @@ def main(grid: Grid, context: Context) -> None:
             outcome: dict[str, Any] = {"summary": play(grid, job, listen)}
         except Exception as error:
             outcome = {"kind": type(error).__name__, "error": str(error), "detail": traceback.format_exc()}
-    kept = place.with_name("outcome.part")
-    kept.write_text(json.dumps(outcome, default=str), encoding="utf-8")
-    kept.replace(place.with_name("outcome.json"))
+        kept = place.with_name("outcome.part")
+        kept.write_text(json.dumps(outcome, default=str), encoding="utf-8")
+        kept.replace(place.with_name("outcome.json"))
 
 
 app.main()(main)

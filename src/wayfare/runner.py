@@ -274,10 +274,18 @@ class _Run:
             metrics = self.experiment.task.evaluate(net, None)
             round.metrics |= {f"test/{name}": float(value) for name, value in metrics.items()}
         if judges and settings.holdout > 0:
+            self._foretell(round)
             means, round.per_client = self._ask(round, "clients", judges, "holdout")
             round.metrics |= means
         if self.crowd.validation:
             round.metrics |= self._ask(round, "validation", self.crowd.validation, "all")[0]
+
+    def _foretell(self, round: Round) -> None:
+        """Where messages are slow, devices that judge a model may train it on in the same one."""
+        engine: Any = self.federation.engine
+        topology, after = self.experiment.topology, round.number + 1
+        if after <= self.rounds and getattr(engine, "slow", False) and hasattr(topology, "ahead"):
+            engine.foresee("train", topology.ahead(self.federation, round.state, after), after)
 
     def _ask(
         self, round: Round, scope: str, ids: list[str], split: str

@@ -1,8 +1,12 @@
-"""A federation of real devices: nodes with folders of their own, in this process, and then over SuperLink and TLS."""
+"""A federation of real devices: nodes with folders of their own, in this process; as programs in test_federation."""
 
+import fcntl
 import json
+import re
+import shlex
+import socket
 import stat
-from contextlib import ExitStack
+import subprocess
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,13 +15,15 @@ from types import SimpleNamespace
 import pytest
 
 import households
+from command_lines import parsed
 from wayfare.cli import main
 from wayfare.data.partition.joined import Joined
 from wayfare.deploy.household import check_federable, checked, own
-from wayfare.errors import ConfigError, DataError
+from wayfare.errors import ConfigError, DataError, WayfareError
 from wayfare.experiment import Evaluation, Experiment
 from wayfare.runner import run
 from wayfare.strategies.centralised import Centralised
+from wayfare.strategies.fedproto import FedProto
 from wayfare.strategies.scaffold import Scaffold
 from wayfare.topologies.hierarchy import Hierarchy
 
@@ -156,6 +162,49 @@ def test_the_model_is_that_of_a_local_run(strategy, homes, identity, tmp_path):
 
 
 @needs_flower
+@pytest.mark.parametrize("strategy", [Scaffold(), FedProto()], ids=["scaffold", "fedproto"])
+def test_a_model_is_judged_and_trained_on_in_one_message(strategy, homes, identity, tmp_path):
+    from wayfare.deploy.play import play
+
+    experiment = replace(
+        households.experiment(homes, strategy, rounds=3), evaluation=Evaluation(every=1, test=False, holdout=0.2)
+    )
+    local = run(replace(experiment, partition=households.dealt(homes)), tmp_path / "local", "local")
+    grid = Grid(homes, state=tmp_path / "state")
+    summary = play(grid, job(experiment, tmp_path / "run"), said([]))
+    for key in ("metrics", "bytes_up", "bytes_down", "refused", "cold"):
+        assert summary[key] == local[key], key
+    calls = [message.content["call"] for message in grid.heard if message.content["call"]["program"] != "hello"]
+    # round 0 to 2 are judged with the training of the next, round 3 alone
+    assert [(call["program"], call.get("then", "")) for call in calls] == [("evaluate", "train")] * 9 + [
+        ("evaluate", "")
+    ] * 3
+
+
+@needs_flower
+def test_what_was_done_ahead_and_failed_is_asked_again(homes, identity, tmp_path):
+    """The same, but for a device that has to be asked twice, and one whose early reply makes no sense."""
+    from wayfare.deploy.play import play
+
+    experiment = replace(households.experiment(homes, Scaffold()), evaluation=Evaluation(every=1, holdout=0.2))
+    local = run(replace(experiment, partition=households.dealt(homes)), tmp_path / "local", "local")
+
+    class Forgetful(Grid):
+        def pull_messages(self, ids):
+            [reply] = super().pull_messages(ids)
+            for name in [name for name in reply.content if name.startswith("then/")]:
+                if reply.metadata.src_node_id == 7 or (reply.metadata.src_node_id == 8 and "values" in name):
+                    del reply.content[name]
+            return [reply]
+
+    grid = Forgetful(homes, state=tmp_path / "state")
+    summary = play(grid, job(experiment, tmp_path / "run"), said([]))
+    assert (summary["model_sha256"], summary["metrics"]) == (local["model_sha256"], local["metrics"])
+    calls = [message.content["call"]["program"] for message in grid.heard]
+    assert calls.count("train") == 4 and calls.count("evaluate") == 9
+
+
+@needs_flower
 def test_a_server_goes_on_with_its_run_and_nodes_under_other_numbers(homes, identity, tmp_path):
     from wayfare.deploy.play import play
 
@@ -222,7 +271,96 @@ def test_wrong_use_is_explained(arguments, wrong, capsys, tmp_path, monkeypatch)
     assert wrong in " ".join(capsys.readouterr().err.split())
 
 
-# ---- keys, and the real thing
+@needs_flower
+def test_status_shows_nodes_rounds_and_bytes(homes, identity, tmp_path, capfd):
+    from wayfare.deploy.play import play
+
+    folder = tmp_path / "run"
+    summary = play(Grid(homes, state=tmp_path / "state"), job(households.experiment(homes), folder), said([]))
+    events = [("device", {"device": "c1"}), ("round", {"round": 2}), ("device", {"device": "c1"})]
+    lines = [json.dumps({"event": event, "data": data}) for event, data in events]
+    (folder / "flower/events.jsonl").write_text("\n".join([*lines, '{"eve']))  # one is being written
+    capfd.readouterr()
+    assert main(["federate", "status", str(folder), "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert (found["round"], found["rounds"], found["finished"]) == (2, 2, True)
+    assert found["bytes_up"] == summary["bytes_up"] > 0
+    assert [(row["name"], row["replies"], row["now"]) for row in found["nodes"]] == [
+        ("anna", 0, ""), ("bert", 2, "has answered"), ("carl", 0, ""),
+    ]  # fmt: skip
+    assert main(["federate", "status", str(folder), "--watch"]) == 0  # it is finished, so there is nothing to wait for
+    shown = capfd.readouterr().out
+    assert "round 2 of 2, finished" in shown and "bert" in shown and "has answered" in shown
+
+
+def test_the_examples_commands_are_understood():
+    """Those of units and of the compose file; the guide's are looked at with all other pages."""
+    texts = [file.read_text() for file in sorted((Path(__file__).parents[2] / "examples/federation").iterdir())]
+    found = [line for text in texts for line in re.findall(r"(?:wayfare federate|command:) ([a-z]+ .*)", text)]
+    assert len(found) == 7, found
+    for line in found:
+        parsed(["wayfare", "federate", *shlex.split(line)])
+
+
+# ---- Flower's programs
+
+
+def test_a_process_holds_its_events_while_it_lives(tmp_path):
+    from wayfare.deploy.server import _has_ended
+
+    events = tmp_path / "events.jsonl"
+    assert _has_ended(events) is None
+    with events.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert _has_ended(events) is False
+    assert _has_ended(events) is True
+
+
+def test_what_flowers_commands_say_and_how_they_end(monkeypatch):
+    from wayfare.deploy import commands
+
+    told = [[0, "{}"], [1, "This key is ALREADY known"]]
+    monkeypatch.setattr(commands, "called", lambda command, env: json.dumps(told))
+    asked = [["run", "app"], ["supernode", "register", "key"]]
+    assert commands.flwr(asked, {}, tolerated="already") == ["{}", "This key is ALREADY known"]
+    with pytest.raises(WayfareError, match="`flwr supernode register` failed: This key is ALREADY known"):
+        commands.flwr(asked, {})
+
+
+def test_nothing_is_reported_or_installed(tmp_path, monkeypatch):
+    from wayfare.deploy.flower_tools import environment
+
+    monkeypatch.setenv("FLWR_TELEMETRY_ENABLED", "1")  # whatever the user's is
+    env = environment(tmp_path)
+    off = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+    assert off.items() <= env.items() and env["FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"] == "1"
+    assert env["FLWR_HOME"] == str(tmp_path)
+
+
+# ---- a warm process
+
+
+def test_a_program_passes_its_arguments_on_or_becomes_the_real_one(tmp_path):
+    from wayfare.deploy.warm import _write_program
+
+    real, door = tmp_path / "the real one", tmp_path / "door"
+    real.write_text('#!/bin/sh\necho "$0: $@"\n')
+    real.chmod(0o700)
+    program = _write_program(tmp_path, door, str(real))
+    call = [program, "--token", "a b"]
+    assert subprocess.run(call, capture_output=True, text=True).stdout == f"{real}: --token a b\n"  # nobody is there
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(door))
+        listener.listen()
+        with subprocess.Popen(call, stdout=subprocess.PIPE, text=True) as process:
+            line, _ = listener.accept()
+            with line, line.makefile("rb") as told:
+                assert json.loads(told.readline()) == ["--token", "a b"]
+                line.sendall(b"1")
+            assert process.communicate()[0] == "" and process.returncode == 0
+
+
+# ---- keys
 
 
 @needs_flower
@@ -237,37 +375,3 @@ def test_keys(tmp_path):
     assert (tmp_path / "k/ca.crt").read_bytes() == before
     with pytest.raises(ConfigError, match="node's name"):
         make_keys(tmp_path / "k", ["../anna"], ["x"])
-
-
-@needs_flower
-def test_three_nodes_over_tls_and_a_stranger(homes, tmp_path):
-    """Flower's programs, on loopback. It takes one to two minutes, nearly all of it their start."""
-    from wayfare.deploy.flower_tools import environment, started, tail
-    from wayfare.deploy.keys import make_keys
-    from wayfare.deploy.node import Node, _free_port
-    from wayfare.deploy.server import Address, serve
-
-    experiment = replace(households.experiment(homes, Scaffold()), evaluation=Evaluation(every=0, holdout=0.2))
-    local = run(replace(experiment, partition=households.dealt(homes)), tmp_path / "local", "local")
-    make_keys(tmp_path / "keys", households.NAMES, ["127.0.0.1"])
-    make_keys(tmp_path / "stranger", ["anna"], ["127.0.0.1"])
-    address, stranger = Address("127.0.0.1", _free_port()), tmp_path / "homes" / "stranger"
-    processes = {}
-
-    def start(name, home, key):
-        node = Node(address, homes / name, name, home, key, tmp_path / "keys/ca.crt")
-        processes[home.name] = stack.enter_context(started(node.command(), environment(home / "flower"), home / "log"))
-
-    def hear(event, data):
-        if event == "listening":
-            start("anna", stranger, tmp_path / "stranger/nodes/anna")
-            for name in households.NAMES:
-                start(name, tmp_path / "homes" / name, tmp_path / "keys/nodes" / name)
-
-    with ExitStack() as stack:
-        summary = serve(experiment, tmp_path / "run", address, tmp_path / "keys", 0, 200, hear)
-        assert processes["stranger"].poll(), tail(stranger / "log")  # an error, at once
-        assert all(processes[name].poll() is None for name in households.NAMES)
-    assert "No SuperNode found with the given public key" in (tmp_path / "run/flower/superlink.log").read_text()
-    assert summary["model_sha256"] == local["model_sha256"] and summary["bytes_up"] == local["bytes_up"]
-    assert summary["refused"] == 0 and summary["cold"] == 0

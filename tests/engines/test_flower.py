@@ -274,6 +274,21 @@ def test_late_replies_are_given_up_and_leaving_early_ends_the_call(nodes, monkey
 
 
 @needs_flower
+def test_a_node_that_flower_does_not_know_is_a_failure_of_its_device(nodes, tmp_path, monkeypatch):
+    def push(messages):
+        ids = Nodes.push_messages(nodes, messages)
+        for place, message in enumerate(messages):
+            if message.content["call"]["device"] == "c1":
+                nodes.waiting.pop(ids[place])
+                ids[place] = ""
+        return ids
+
+    monkeypatch.setattr(nodes, "push_messages", push)
+    go(tiny(FedAvg(), rounds=1), tmp_path, Flower(link=nodes))
+    assert rounds(tmp_path)[-1]["refused"] == [{"device": "c1", "reason": "failed: its node is not known any more"}]
+
+
+@needs_flower
 def test_a_memory_is_in_the_context_and_on_the_disk(nodes, tmp_path):
     """Either alone is enough, the newer one counts, and one of another run is none."""
     from wayfare.engines.flower_memory import NodeMemories

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import json as jsons
+import signal
 import socket
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
-from wayfare.cli.console import Json, Settings, Watch, answer, err, interruptible, parse_settings, recipe_path, watching
+from wayfare.cli.console import Json, Settings, Watch, answer, err, interruptible, out, parse_settings, recipe_path
+from wayfare.cli.federation_view import status_of, view, watched
 from wayfare.cli.runs import fresh_folder
-from wayfare.errors import ConfigError, StoreError, WayfareError
+from wayfare.errors import ConfigError, WayfareError
 from wayfare.reports.record import Record
 from wayfare.reports.report import write_report
-from wayfare.reports.tables import human_bytes, plain, run_table
+from wayfare.reports.tables import run_table
+
+_LOOK = 1.0  # seconds between two looks at a run
 
 federate = typer.Typer(no_args_is_help=True, help="Train with real devices whose photographs stay where they are.")
 
@@ -74,8 +77,8 @@ def server(
     if certificates is None:
         err.print("[yellow]warning[/yellow] without --certificates nothing is encrypted and anybody may join")
     err.print(f"run folder: {folder}", highlight=False)
-    with interruptible(f"wayfare federate server --resume --out {folder}"), watching() as progress:
-        watch = Watch(progress, experiment.rounds if experiment else rounds or 0, folder.name)
+    with interruptible(f"wayfare federate server --resume --out {folder}"), watched(folder, err):
+        watch = Watch(None, experiment.rounds if experiment else rounds or 0, folder.name)
 
         def hear(event: str, data: dict[str, Any]) -> None:
             if event == "listening":
@@ -83,7 +86,7 @@ def server(
             elif event == "node":
                 text = f"{data['name']} has joined with {data['samples']} samples ({data['found']} of {data['need']})"
                 err.print(text, highlight=False, markup=False)
-            else:
+            elif event == "warning" or not err.is_terminal:  # the rest is in the view
                 watch(event, data)
 
         summary = serve(
@@ -117,48 +120,30 @@ def join(
         authority = next((file for file in beside if file.is_file()), None)
     place = home or Path("~/.wayfare/nodes").expanduser() / name
     node = Node(Address.read(server), photos, name, place, key, authority)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as services are stopped: all that was started ends too
     status = node.join()
-    if status:
-        raise WayfareError(
-            f"Flower's node ended with status {status}: what it said is above. Where it could not be activated, the "
-            "server does not know its key: make it with `wayfare federate keys` in the folder that the server uses"
-        )
+    raise WayfareError(
+        f"Flower's node ended with status {status}: what it said is above. Where it could not be activated, the server "
+        "does not know its key: make it with `wayfare federate keys` in the folder that the server uses"
+    )
 
 
 @federate.command()
 def status(
-    run: Annotated[Path, typer.Argument(help="The run folder, on the server's machine.")], json: Json = False
+    run: Annotated[Path, typer.Argument(help="The run folder, on the server's machine.")],
+    watch: Annotated[bool, typer.Option("--watch", help="Keep it up to date, until the run is finished.")] = False,
+    json: Json = False,
 ) -> None:
     """Show a federation's nodes, rounds and bytes."""
-    found = _status(run)
-    table = Table(title=f"{run}: round {found['round']} of {found['rounds']}", title_justify="left", box=None)
-    for head in ("device", "name", "samples", "refused", "last reason"):
-        table.add_column(head, justify="left" if head in ("device", "name", "last reason") else "right")
-    for row in found["nodes"]:
-        table.add_row(*(plain(row[key], 60) for key in ("device", "name", "samples", "refused", "reason")))
-    sent = f"up {human_bytes(found['bytes_up'])}, down {human_bytes(found['bytes_down'])}, {found['void']} void rounds"
-    answer(found, json, table, sent)
-
-
-def _status(run: Path) -> dict[str, Any]:
-    nodes = run / "flower" / "nodes.json"
-    if not nodes.exists():
-        raise StoreError(f"{run} holds no federation, or nobody has joined it yet")
-    record = Record.read(run)
-    rows = []
-    for row in jsons.loads(nodes.read_text(encoding="utf-8")):
-        refused = [r.reason for line in record.rounds for r in line.refused if r.device == row["device"]]
-        rows.append({**row, "refused": len(refused), "reason": refused[-1] if refused else ""})
-    return {
-        "run": str(run),
-        "round": record.done,
-        "rounds": record.experiment.get("rounds", 0),
-        "finished": record.finished,
-        "nodes": rows,
-        "bytes_up": sum(line.bytes_up for line in record.rounds),
-        "bytes_down": sum(line.bytes_down for line in record.rounds),
-        "void": sum(line.void for line in record.rounds),
-    }
+    found = status_of(run)
+    if watch and not json:
+        with watched(run, out):
+            while not found["finished"]:
+                time.sleep(_LOOK)
+                found = status_of(run)
+        if out.is_terminal:
+            return  # it is there to be seen
+    answer(found, json, view(found))
 
 
 def add_to(app: typer.Typer) -> None:

@@ -68,7 +68,7 @@ EXAMPLES = {
         "wayfare federate server --resume --out runs/first --certificates keys",
     ],
     "federate join": ["wayfare federate join --server example.org:8000 --photos my-photos --key anna"],
-    "federate status": ["wayfare federate status runs/first"],
+    "federate status": ["wayfare federate status runs/first", "wayfare federate status runs/first --watch"],
 }
 
 

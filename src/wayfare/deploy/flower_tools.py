@@ -15,6 +15,7 @@ from pathlib import Path
 from wayfare.engines.flower_simulation import QUIET, require
 from wayfare.errors import ConfigError, WayfareError
 
+_QUICK = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5"}  # seconds between two looks for work, on one machine
 _END = 15.0  # seconds that a program has to end by itself
 
 
@@ -22,7 +23,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     """For Flower's programs: nothing is reported or installed, and everything that they keep is in `home`."""
     here = str(Path(sys.executable).parent)
     path = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])  # they start each other by name
-    return {**os.environ, **QUIET, "PATH": path, "FLWR_HOME": str(home.absolute()), **more}
+    return {**os.environ, **QUIET, **_QUICK, "PATH": path, "FLWR_HOME": str(home.absolute()), **more}
 
 
 def program(name: str) -> str:

@@ -8,15 +8,20 @@ from __future__ import annotations
 import json
 import socket
 import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import Popen
 
-from wayfare.deploy.flower_tools import environment, program, started
+from wayfare.deploy.flower_tools import program, started
 from wayfare.deploy.keys import check_name
 from wayfare.deploy.server import Address
+from wayfare.deploy.warm import warmed
 from wayfare.errors import ConfigError
 
-_TRIES, _PAUSE = 6, 5.0  # times that a node tries to join, and seconds between
+_PAUSE = 15.0  # seconds between two tries to join
+_PATIENCE = 150.0  # seconds of tries: for one, a SuperLink lets nobody in for a minute who seems to be there still
 _LONG = 60.0  # seconds after which it had joined: the tries begin anew
 
 
@@ -57,20 +62,30 @@ class Node:
         keys = ["--root-certificates", str(self.authority.absolute())]
         return [*command, *keys, "--auth-supernode-private-key", str(self.key.absolute())]
 
-    def join(self, log: Path | None = None) -> int:
-        """Take part until interrupted; returns the program's exit status.
+    @contextmanager
+    def running(self, log: Path | None = None) -> Iterator[Callable[[], AbstractContextManager[Popen[bytes]]]]:
+        """Keep what a node needs beside Flower's program; gives what starts that program."""
+        with warmed(self.home / "flower", log) as env:
+            yield lambda: started(self.command(), env, log)
 
-        A node that comes before its server has registered the keys is refused, so it tries a few times.
+    def join(self, log: Path | None = None) -> int:
+        """Take part until interrupted, or refused for some time; returns the program's exit status.
+
+        A node that comes before its server has registered the keys is refused, and so is one that was killed and comes
+        back before its server has noticed. And Flower's program ends, as if all were well, when another server has
+        taken the place of the one that it knew.
         """
-        left = _TRIES
-        while True:
-            began = time.monotonic()
-            with started(self.command(), environment(self.home / "flower"), log) as process:
-                status = process.wait()
-            left = _TRIES if time.monotonic() - began > _LONG else left - 1
-            if status == 0 or not left:
-                return status
-            time.sleep(_PAUSE)
+        with self.running(log) as start:
+            end = time.monotonic() + _PATIENCE
+            while True:
+                began = time.monotonic()
+                with start() as process:
+                    status = process.wait()
+                if time.monotonic() - began > _LONG:
+                    end = time.monotonic() + _PATIENCE
+                if time.monotonic() > end:
+                    return status
+                time.sleep(_PAUSE)
 
 
 def _free_port() -> int:

@@ -6,6 +6,7 @@ installed on every machine), the job, and what is heard of it.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import secrets
 import socket
@@ -19,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from wayfare import errors
-from wayfare.deploy.flower_tools import called, environment, program, started, tail
+from wayfare.deploy.commands import flwr
+from wayfare.deploy.flower_tools import environment, program, started, tail
 from wayfare.deploy.household import check_federable
 from wayfare.errors import ConfigError, DeviceError, StoreError, WayfareError
 from wayfare.experiment import Experiment
@@ -27,7 +29,7 @@ from wayfare.experiment import Experiment
 Listener = Callable[[str, dict[str, Any]], None]
 _UP = 90.0  # seconds within which the SuperLink must answer
 _LOOK = 0.5  # seconds between two looks at what has happened
-_ASK = 20.0  # seconds between two questions to Flower whether the run still is one
+_ASK = 60.0  # seconds between two questions to Flower whether a run that has not begun still is one
 _LINK = "wayfare"  # the name of the connection in Flower's settings
 
 _APP = """\
@@ -100,11 +102,11 @@ def serve(
     log = place / "superlink.log"
     with started(_superlink(listen, place, certificates), env, log) as process:
         _wait_until_up(listen, certificates, process, log)
-        for key in keys:
-            _register(key, env)
+        registered = [["supernode", "register", str(key.absolute()), _LINK, "--name", key.stem] for key in keys]
+        begun = ["run", str(place / "app"), _LINK, "--format", "json"]
+        *_, told = flwr([*registered, begun], env, tolerated="already")  # nodes may have been let in before
         hear("listening", {"address": str(listen), "nodes": nodes})
-        begun = called([program("flwr"), "run", str(place / "app"), _LINK, "--format", "json"], env)
-        return _outcome(place, process, str(json.loads(begun)["run-id"]), env, log, hear)
+        return _outcome(place, process, str(json.loads(told)["run-id"]), env, log, hear)
 
 
 def _job(experiment: Experiment | None, folder: Path, nodes: int, wait: float, rounds: int) -> dict[str, Any]:
@@ -157,15 +159,6 @@ def _public_keys(certificates: Path) -> list[Path]:
     return keys
 
 
-def _register(key: Path, env: dict[str, str]) -> None:
-    """Let this node join; it may have been let before."""
-    try:
-        called([program("flwr"), "supernode", "register", str(key.absolute()), _LINK, "--name", key.stem], env)
-    except WayfareError as error:
-        if "already" not in str(error).lower():
-            raise
-
-
 def _check_free(listen: Address) -> None:
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -209,16 +202,29 @@ def _outcome(place: Path, process: Any, run: str, env: dict[str, str], log: Path
             return _told(json.loads(done.read_text(encoding="utf-8")))
         if process.poll() is not None:
             raise WayfareError(f"Flower's SuperLink has ended:\n{tail(log)}")
-        if time.monotonic() - asked > _ASK:
-            asked = time.monotonic()
-            if _is_over(run, env) and not done.exists():
-                raise WayfareError(f"the server's process has ended without a word:\n{tail(log)}")
+        ended = _has_ended(place / "events.jsonl")
+        if ended is None and time.monotonic() - asked > _ASK:  # it has not even begun
+            asked, ended = time.monotonic(), _is_over(run, env)
+        if ended and not done.exists():
+            raise WayfareError(f"the server's process has ended without a word:\n{tail(log)}")
         time.sleep(_LOOK)
+
+
+def _has_ended(events: Path) -> bool | None:
+    """Whether the process that plays the run is gone: it holds the file of events. None if it has not begun."""
+    if not events.exists():
+        return None
+    with events.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def _is_over(run: str, env: dict[str, str]) -> bool:
     """Whether Flower takes the run for finished."""
-    told = json.loads(called([program("flwr"), "list", _LINK, "--run-id", run, "--format", "json"], env))
+    told = json.loads(flwr([["list", _LINK, "--run-id", run, "--format", "json"]], env)[0])
     return any(str(each.get("status", "")).startswith("finished") for each in told.get("runs", []))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
@@ -64,6 +64,8 @@ class Flower(AbstractContextManager["Flower"]):
         self.workers = workers or os.cpu_count() or 1
         self._link = link
         self._opening, self._spec, self._folder, self._devices = 0, "", "", 0
+        self._next = "", dict[str, Bundle]()  # the program that comes next, and what its devices will be told
+        self._early: dict[str, Bundle] = {}  # replies to it that came with others
         self._threads = torch.get_num_threads()
 
     def open(self, spec: str, folder: str, bench: Callable[[], Bench]) -> None:
@@ -76,6 +78,20 @@ class Flower(AbstractContextManager["Flower"]):
             self._connect()
         elif self._link.ours:
             self._warm_up()
+
+    @property
+    def slow(self) -> bool:
+        """Whether a message takes seconds: then it is worth saying what will be asked next."""
+        return self._link is not None and not self._link.ours
+
+    def foresee(self, program: str, requests: Mapping[str, Bundle], round: int) -> None:
+        """What will be asked next. A node that is asked something else about the same tensors first does this as well.
+
+        It changes no result: what a device does depends on what it is told and on what it knew before that round, and
+        what nobody asks for in the end is not used.
+        """
+        told = {id: Bundle(message.tensors, {**message.values, "round": round}) for id, message in requests.items()}
+        self._next, self._early = (program, told), {}
 
     def call(
         self, program: str, requests: Iterable[tuple[str, Bundle]], deadline: float
@@ -96,11 +112,13 @@ class Flower(AbstractContextManager["Flower"]):
                     order, (device, message) = item
                     held[order] = message.nbytes
                     fresh.append((order, device, message))
-                if time.monotonic() > deadline:
-                    late = Failure("late: not started before the round's deadline")
-                    done |= {order: (device, late) for order, device, _ in fresh}
-                elif fresh:
-                    asked |= self._push(link, desk, program, fresh, deadline, writer)
+                done |= self._answered(program, fresh, deadline)
+                if fresh := [request for request in fresh if request[0] not in done]:
+                    for id, (order, device) in self._push(link, desk, program, fresh, deadline, writer):
+                        if id:
+                            asked[id] = order, device
+                        else:
+                            done[order] = device, Failure("its node is not known any more")
                 for order, device, reply in self._pull(link, asked, deadline):
                     done[order] = (device, reply)
                 while handed in done:
@@ -108,6 +126,8 @@ class Flower(AbstractContextManager["Flower"]):
                     yield done.pop(handed)
                     handed += 1
         finally:
+            if program == self._next[0]:
+                self._next, self._early = ("", {}), {}
             link.end(desk)  # if the caller left early, what is being done must not be written any more
 
     def _has_room(self, held: dict[int, int]) -> bool:
@@ -121,8 +141,8 @@ class Flower(AbstractContextManager["Flower"]):
         fresh: list[tuple[int, str, Bundle]],
         deadline: float,
         writer: records.Writer,
-    ) -> dict[str, tuple[int, str]]:
-        """Send requests; returns what each message asks."""
+    ) -> Iterator[tuple[str, tuple[int, str]]]:
+        """Send requests; gives the message of each, or none where Flower does not take it."""
         from flwr.app import ConfigRecord, Message, RecordDict
 
         left = deadline - time.monotonic()
@@ -133,14 +153,18 @@ class Flower(AbstractContextManager["Flower"]):
                 "folder": link.place or self._folder, "opening": self._opening, "seconds": left,
                 "until": time.time() + left if link.ours else 0.0, "desk": desk,
             }  # fmt: skip
-            content = RecordDict({"call": ConfigRecord(call), **writer.write(message)})
+            parts, after = writer.write(message), self._next[1].get(device)
+            if program != self._next[0] and after is not None and _is_same(after, message, but_for_values=True):
+                call["then"] = self._next[0]
+                parts[records.THEN] = records.values(after)
+            content = RecordDict({"call": ConfigRecord(call), **parts})
             # Flower drops a message some time after nobody waits for its reply any more
             ttl = left + 2 * _GRACE if math.isfinite(left) else None
             messages.append(Message(content, dst_node_id=link.home(device), message_type="query", ttl=ttl))
-        ids = [str(id) for id in link.grid.push_messages(messages)]
+        ids = [str(id or "") for id in link.grid.push_messages(messages)]
         if len(ids) != len(fresh):
             raise WayfareError(f"Flower took {len(ids)} of {len(fresh)} messages: are its nodes gone?")
-        return {id: (order, device) for id, (order, device, _) in zip(ids, fresh)}
+        return zip(ids, ((order, device) for order, device, _ in fresh))
 
     def _pull(
         self, link: Link, asked: dict[str, tuple[int, str]], deadline: float
@@ -153,6 +177,8 @@ class Flower(AbstractContextManager["Flower"]):
             place = asked.pop(reply.metadata.reply_to_message_id, None)
             if place is not None:  # else nobody asked for it, or it has come before
                 yield *place, _opened(reply, link.ours)
+                if not reply.has_error() and (early := records.read_then(reply.content)) is not None:
+                    self._early[place[1]] = early
         if replies:
             return
         link.check()
@@ -162,6 +188,20 @@ class Flower(AbstractContextManager["Flower"]):
             asked.clear()
             return
         time.sleep(link.nap)
+
+    def _answered(
+        self, program: str, fresh: list[tuple[int, str, Bundle]], deadline: float
+    ) -> dict[int, tuple[str, Bundle | Failure]]:
+        """Requests that need no message: all when it is too late, else those whose reply has come with another."""
+        if time.monotonic() > deadline:
+            late = Failure("late: not started before the round's deadline")
+            return {order: (device, late) for order, device, _ in fresh}
+        foreseen = self._next[1] if program == self._next[0] else {}
+        return {
+            order: (device, self._early.pop(device))
+            for order, device, message in fresh
+            if device in self._early and device in foreseen and _is_same(foreseen[device], message)
+        }
 
     def _connect(self) -> Link:
         if self._link is None:
@@ -189,6 +229,12 @@ class Flower(AbstractContextManager["Flower"]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _is_same(one: Bundle, other: Bundle, but_for_values: bool = False) -> bool:
+    """Whether two bundles hold the very same sections, and equal values."""
+    same = one.tensors.keys() == other.tensors.keys() and all(one[name] is other[name] for name in one.tensors)
+    return same and (but_for_values or one.values == other.values)
 
 
 def _opened(reply: Any, ours: bool) -> Bundle | Failure:

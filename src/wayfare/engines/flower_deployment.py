@@ -76,7 +76,7 @@ def greet(grid: Any, nodes: Iterable[int], experiment: str, seconds: float = _HE
     if not nodes:
         return {}
     registered = {int(node.node_id): str(node.name) for node in grid.get_nodes()}
-    call = {"program": HELLO, "experiment": experiment, "seconds": seconds, "until": 0.0, "desk": ""}
+    call: dict[str, Any] = {"program": HELLO, "experiment": experiment, "seconds": seconds, "until": 0.0, "desk": ""}
     messages = [
         Message(RecordDict({"call": ConfigRecord(dict(call))}), dst_node_id=node, message_type="query", ttl=seconds)
         for node in nodes

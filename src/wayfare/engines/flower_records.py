@@ -19,6 +19,7 @@ from wayfare.errors import StoreError
 
 _SECTION = "tensors/"  # before the name of a section, so that none can be taken for another record
 _VALUES = "values"
+THEN = "then"  # what is to be done after the rest of a message, and before the names of what came of it
 _STYPE = "wayfare.tensor"  # how Flower is told that this is not numpy's file format
 _FLOATS = ("float64", "float32", "float16", "bfloat16", "complex64", "complex128")
 _WHOLE = ("int64", "int32", "int16", "int8", "uint8", "bool")
@@ -46,6 +47,25 @@ class Writer:
 def write(bundle: Bundle) -> dict[str, Any]:
     """One bundle's records by name."""
     return Writer().write(bundle)
+
+
+def values(bundle: Bundle) -> Any:
+    """The record of a bundle's values alone."""
+    return _config(bundle.values)
+
+
+def write_then(bundle: Bundle) -> dict[str, Any]:
+    """The records of a second bundle in a message."""
+    return {f"{THEN}/{name}": record for name, record in write(bundle).items()}
+
+
+def read_then(records: Mapping[str, Any]) -> Bundle | None:
+    """The second bundle among these records, if there is a sound one."""
+    inner = {key.removeprefix(f"{THEN}/"): record for key, record in records.items() if key.startswith(f"{THEN}/")}
+    try:
+        return read(inner) if inner else None
+    except StoreError:
+        return None
 
 
 def read(records: Mapping[str, Any]) -> Bundle:

@@ -21,18 +21,26 @@ class Server:
         return Bundle(state.tensors, {**state.values, "population": len(federation.population)})
 
     def play(self, federation: Federation, state: Bundle, first: int) -> Iterator[Round]:
-        strategy, everyone = federation.strategy, federation.population
+        strategy = federation.strategy
         for number in range(first, federation.rounds + 1):
-            rng = rng_for(federation.seed, number, "choose")
-            chosen = strategy.choose(everyone.sizes, self.per_round or len(everyone), rng)
             traffic = federation.traffic(number)
-            requests = ((id, strategy.send(state, id)) for id in map(everyone.id, chosen))
+            requests = ((id, strategy.send(state, id)) for id in self._chosen(federation, number))
             void = False
             try:
                 state = strategy.merge(state, traffic.ask("train", requests, strategy.expects(state)))
             except QuorumError:
                 void = True
             yield Round(number, state, traffic, void)
+
+    def ahead(self, federation: Federation, state: Bundle, number: int) -> dict[str, Bundle]:
+        """What devices will be told in that round if this is the state before it."""
+        chosen, send = self._chosen(federation, number), federation.strategy.send
+        return {id: send(state, id) for id in chosen}
+
+    def _chosen(self, federation: Federation, number: int) -> list[str]:
+        everyone, rng = federation.population, rng_for(federation.seed, number, "choose")
+        chosen = federation.strategy.choose(everyone.sizes, self.per_round or len(everyone), rng)
+        return [everyone.id(place) for place in chosen]
 
     def check(self, clients: int) -> None:
         """Refuse what cannot be asked of this many clients."""

@@ -1,0 +1,39 @@
+"""Experiments on Flower: the same bits as elsewhere, what goes over the wire, how fast, and what faults do to it.
+
+    python benchmarks/flower.py [--quick] [--json] [--only equal,wire,...] [--out DIR]
+
+- equal: final models of the local engine and of Flower's simulation, every strategy on each task, small.
+- speed: seconds per round in the simulation beside Flower's own FedAvg doing the same work.
+- wire: bytes between a node and the server, counted by a relay, beside the tensors of a model of 10 MB.
+- time: where the time of a deployed round goes, with a warm process on the node and without; imports.
+- large: MOTIFS at paper width, messages of 296 MB, through the simulation and through SuperLink and SuperNode.
+- faults: nodes killed, stopped, sending NaN, with a wrong key; a server killed and resumed. No network but loopback.
+All but equal and speed start Flower's own programs on the loopback address. It needs the extra "flower". Exit status 1
+when a target is missed.
+"""
+
+import sys
+from importlib.util import find_spec
+
+from command import left_out, main
+from flower_parts import equal, faults, large, speed, time, wire
+
+PARTS = {"equal": equal, "speed": speed, "wire": wire, "time": time, "large": large, "faults": faults}
+
+
+def measure(name, args, out):
+    return PARTS[name].measure(args.quick, out)
+
+
+def is_possible(name, quick):
+    if find_spec("flwr") is None or find_spec("ray") is None:
+        left_out(name, "Flower and Ray are not installed: pip install 'wayfare[flower]'")
+        return False
+    if name == "large" and quick:
+        left_out(name, "it takes minutes: without --quick it is run")
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__, "a minute or two for each part", PARTS, measure, is_possible))

@@ -1,0 +1,75 @@
+"""Three nodes and a server as processes, over SuperLink, TLS and keys, in trouble: see tests/federation.py.
+
+It takes two to three minutes, most of it Flower's start and deadlines, and all tests here look at the same federation.
+"""
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import federation
+import fence
+
+pytestmark = [
+    pytest.mark.skipif(find_spec("flwr") is None, reason="Flower is not installed: wayfare[flower]"),
+    pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc"),
+    pytest.mark.timeout(600),
+]
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    """What came of it; without any network but the loopback, where that can be had."""
+    folder, alone = tmp_path_factory.mktemp("federation"), fence.is_possible()
+    command = [sys.executable, federation.__file__, str(folder), "--runs", "trouble"]
+    command = [*fence.FENCE, *command, "--alone"] if alone else command
+    done = subprocess.run(command, capture_output=True, text=True, timeout=580)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+def test_in_trouble_the_model_is_that_of_a_local_run_without_those_devices(played):
+    local, there = played["trouble"]["local"], played["trouble"]["summary"]
+    for key in ("model_sha256", "metrics", "bytes_up", "bytes_down", "rounds"):
+        assert there[key] == local[key], key
+    assert there["cold"] == there["void"] == 0  # whoever came back has not forgotten
+
+
+def test_every_fault_is_counted_and_no_other(played):
+    refused = {f"{each['device']}@{each['round']}": each["reason"] for each in played["trouble"]["refused"]}
+    assert played["trouble"]["summary"]["refused"] == len(played["trouble"]["refused"]) == 3
+    assert refused.keys() == {federation.NAN, federation.KILLED, federation.STOPPED}
+    assert refused[federation.NAN].startswith("not finite: model/")
+    assert all(refused[name].startswith("failed: ") for name in (federation.KILLED, federation.STOPPED))
+
+
+def test_the_server_was_killed_between_rounds_two_and_three(played):
+    assert played["trouble"]["lines_before_the_cut"] == 3  # rounds 0 to 2
+
+
+def test_a_stranger_is_turned_away(played):
+    assert played["trouble"]["stranger_refused"]
+
+
+def test_nothing_but_the_loopback_is_contacted(played):
+    if "devices" not in played:
+        pytest.skip("this system does not let us take the network away (unshare -rn)")
+    assert played["devices"] == ["lo"] and played["tried_elsewhere"] == 0
+
+
+def test_attempts_to_go_elsewhere_are_seen():
+    if not fence.is_possible():
+        pytest.skip("this system does not let us take the network away (unshare -rn)")
+    code = (
+        "import socket, fence as f; f.alone(); before = f.tried_elsewhere()\n"
+        "for family, to in ((socket.AF_INET, '192.0.2.1'), (socket.AF_INET6, '2001:db8::1')):\n"
+        "    with socket.socket(family, socket.SOCK_DGRAM) as one: one.connect_ex((to, 53))\n"
+        "print(before, f.tried_elsewhere())"
+    )
+    command = [*fence.FENCE, sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(federation.__file__).parent)
+    assert done.stdout.split() == ["0", "2"], done.stderr

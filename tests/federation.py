@@ -1,0 +1,238 @@
+"""A federation of three households over Flower's programs, and what can happen to it. A program:
+
+    python federation.py FOLDER [--alone] [--runs peace,trouble,simulation]
+
+Every server and node is a process of its own, started by the command line as people start it, on the loopback address,
+with TLS and keys, and there is a stranger at the door.
+- peace: nothing happens.
+- trouble: in round 1, a node sends what is no number; in round 2, a node is killed with all its processes, and started
+  again, and another is stopped until after the deadline; in round 3, the server is killed, and resumed.
+- simulation: no programs, but Flower's simulation, over Ray.
+What came of it is printed as JSON. With --alone there is no network but the loopback (start it with `unshare -rn`), and
+it is counted how often somebody tried to reach any other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import households
+from fence import alone, tried_elsewhere
+from troubles import Troubled
+from wayfare.core.protocols import Policy
+from wayfare.deploy.flower_tools import _end_with_parent, environment, started, tail
+from wayfare.deploy.keys import make_keys
+from wayfare.deploy.node import Node, _free_port
+from wayfare.deploy.server import Address
+from wayfare.experiment import Evaluation, Experiment
+from wayfare.runner import run
+
+NAN, KILLED, STOPPED, CUT = "c0@1", "c1@2", "c2@2", "c0@3"
+DEADLINE = 40.0
+REFUSED = "No SuperNode found with the given public key"
+
+
+class Stage:
+    """The households, their keys, and all processes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.homes = folder, folder / "photos"
+        self.address = Address("127.0.0.1", _free_port())
+        self.nodes: dict[str, subprocess.Popen[bytes]] = {}
+        self.begun: list[subprocess.Popen[bytes]] = []
+        households.photograph(self.homes)
+        make_keys(folder / "keys", households.NAMES, ["127.0.0.1"])
+        make_keys(folder / "stranger", ["anna"], ["127.0.0.1"])
+
+    def __enter__(self) -> Stage:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for process in self.begun:
+            signal_tree(process, signal.SIGCONT)
+            process.terminate()
+        for process in self.begun:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(40)
+            signal_tree(process, signal.SIGKILL)
+
+    def begin(self, *arguments: object, log: str) -> subprocess.Popen[bytes]:
+        """One of our own commands, in the background."""
+        with (self.folder / f"{log}.log").open("ab") as out:
+            command = [sys.executable, "-m", "wayfare", "federate", *map(str, arguments)]
+            self.begun.append(
+                subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, preexec_fn=_end_with_parent)
+            )
+            return self.begun[-1]
+
+    def join(self, name: str) -> None:
+        """Start a node."""
+        self.nodes[name] = self.begin(
+            "join", "--server", self.address, "--photos", self.homes / name, "--key", self.folder / "keys/nodes" / name,
+            "--home", self.folder / "homes" / name, log=name,
+        )  # fmt: skip
+
+    def gather(self) -> None:
+        """Start the nodes that are not there yet."""
+        for name in households.NAMES:
+            if name not in self.nodes:
+                self.join(name)
+
+    def serve(self, run: str, *arguments: object) -> subprocess.Popen[bytes]:
+        """Start a server."""
+        where = ["--listen", self.address, "--certificates", self.folder / "keys", "--out", self.folder / run]
+        return self.begin("server", *where, "--wait", 240, *arguments, log=run)
+
+    def finish(self, server: subprocess.Popen[bytes], run: str) -> dict[str, Any]:
+        """Wait for the end of a run; its summary."""
+        if server.wait(400):
+            raise RuntimeError(f"{run} failed:\n{tail(self.folder / f'{run}.log', 40)}")
+        return dict(json.loads((self.folder / run / "summary.json").read_text()))
+
+    @contextlib.contextmanager
+    def stranger(self) -> Any:
+        """A node whose key nobody knows; it calls itself anna."""
+        home, key = self.folder / "homes" / "stranger", self.folder / "stranger/nodes/anna"
+        node = Node(self.address, self.homes / "anna", "anna", home, key, self.folder / "keys/ca.crt")
+        with started(node.command(), environment(home / "flower"), home / "log") as process:
+            yield process
+
+
+def tree(pid: int) -> list[int]:
+    """A process and all that it started."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError):
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(entry.name))
+    found = [pid]
+    for one in found:
+        found += children.get(one, [])
+    return found
+
+
+def signal_tree(process: subprocess.Popen[bytes], sign: signal.Signals) -> None:
+    """To a process and all that it started, the parents first."""
+    if process.poll() is None:
+        for pid in tree(process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, sign)
+
+
+def await_mark(marks: Path, *names: str, seconds: float = 240.0) -> None:
+    """Until these devices say that they are in the midst of it."""
+    end = time.monotonic() + seconds
+    while not all((marks / name).exists() for name in names):
+        if time.monotonic() > end:
+            raise RuntimeError(f"{names} are not there after {seconds:.0f} s: {sorted(marks.iterdir())}")
+        time.sleep(0.1)
+
+
+def until_round(folder: Path, number: int, seconds: float = 240.0) -> None:
+    """Until this round is on record."""
+    end = time.monotonic() + seconds
+    while not any(line["round"] == number for line in lines(folder)):
+        if time.monotonic() > end:
+            raise RuntimeError(f"round {number} is not done after {seconds:.0f} s")
+        time.sleep(0.1)
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    """What is on record of a run."""
+    path = folder / "rounds.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def recipe(experiment: Experiment, file: Path) -> Path:
+    """The experiment as a file."""
+    file.write_text(experiment.to_toml())
+    return file
+
+
+def in_peace(stage: Stage) -> dict[str, Any]:
+    """A run to which nothing happens, beside the same on the local engine."""
+    plan = replace(households.experiment(stage.homes, Troubled()), evaluation=Evaluation(every=0, holdout=0.2))
+    local = run(replace(plan, partition=households.dealt(stage.homes)), stage.folder / "peace-local", "local")
+    server = stage.serve("peace", "--recipe", recipe(plan, stage.folder / "peace.toml"))
+    stage.gather()
+    return {"local": local, "summary": stage.finish(server, "peace")}
+
+
+def in_trouble(stage: Stage) -> dict[str, Any]:
+    """The other run, beside the same on the local engine where those devices are away."""
+    marks, folder = stage.folder / "marks", stage.folder / "trouble"
+    marks.mkdir()
+    plan = replace(
+        households.experiment(stage.homes, rounds=4),
+        strategy=Troubled(nan=(NAN,), pause=(KILLED, STOPPED, CUT), marks=str(marks), seconds=15.0),
+        evaluation=Evaluation(every=4, holdout=0.2),
+        policy=Policy(deadline=DEADLINE, quorum=0.3),
+    )
+    same = replace(plan, strategy=Troubled(nan=(NAN,), away=(KILLED, STOPPED)), partition=households.dealt(stage.homes))
+    local = run(same, stage.folder / "trouble-local", "local")
+    server = stage.serve("trouble", "--recipe", recipe(plan, stage.folder / "trouble.toml"))
+    stage.gather()
+    await_mark(marks, STOPPED, KILLED)
+    signal_tree(stage.nodes["carl"], signal.SIGSTOP)
+    signal_tree(stage.nodes["bert"], signal.SIGKILL)
+    stage.nodes["bert"].wait()
+    stage.join("bert")
+    until_round(folder, 2)
+    # by its own clock it is late only so long after it began, and what it does before that it remembers
+    time.sleep(max(0.0, (marks / STOPPED).stat().st_mtime + DEADLINE + 1 - time.time()))
+    signal_tree(stage.nodes["carl"], signal.SIGCONT)
+    await_mark(marks, CUT)
+    server.kill()
+    server.wait()
+    before = len(lines(folder))
+    server = stage.serve("trouble", "--resume")
+    with stage.stranger() as stranger:
+        summary = stage.finish(server, "trouble")
+        turned_away = bool(stranger.poll()) and REFUSED in (folder / "flower/superlink.log").read_text()
+    refused = [{"round": line["round"], **each} for line in lines(folder) for each in line["refused"]]
+    return {
+        "local": local, "summary": summary, "refused": refused, "lines_before_the_cut": before,
+        "stranger_refused": turned_away,
+    }  # fmt: skip
+
+
+def in_simulation(stage: Stage) -> dict[str, Any]:
+    """A run in Flower's simulation, beside the same on the local engine."""
+    plan = replace(households.experiment(stage.homes, Troubled()), partition=households.dealt(stage.homes))
+    local = run(plan, stage.folder / "simulation-local", "local")
+    return {"local": local, "summary": run(plan, stage.folder / "simulation", "flower", workers=2)}
+
+
+RUNS = {"peace": in_peace, "trouble": in_trouble, "simulation": in_simulation}
+
+
+def main() -> None:
+    """Play what is asked for, and print what came of it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--alone", action="store_true")
+    parser.add_argument("--runs", default=",".join(RUNS))
+    args = parser.parse_args()
+    devices = alone() if args.alone else []
+    folder = args.folder.resolve()
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    began = time.monotonic()
+    with Stage(folder) as stage:
+        found: dict[str, Any] = {name: RUNS[name](stage) for name in args.runs.split(",")}
+    if args.alone:
+        found |= {"devices": devices, "tried_elsewhere": tried_elsewhere()}
+    print(json.dumps({**found, "seconds": time.monotonic() - began}))
+
+
+if __name__ == "__main__":
+    main()
