@@ -294,6 +294,12 @@ def test_close():
     pool.close()  # once more does no harm
 
 
+def descendants(pid):
+    """A process's children, and theirs."""
+    children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return children + [one for child in children for one in descendants(child)]
+
+
 def script(folder, devices, seconds):
     """A caller's own script, without `if __name__ == "__main__"`; these devices take so much longer to train."""
     (folder / "marks").mkdir()
@@ -305,6 +311,26 @@ def script(folder, devices, seconds):
 def test_script_without_a_main_guard(expected, tmp_path):
     done = subprocess.run(**script(tmp_path, ("c1",), 0.1), capture_output=True, text=True, timeout=250)
     assert (done.returncode, done.stdout.strip()) == (0, expected), done.stderr
+
+
+def test_a_dead_nursery_is_replaced_with_all_its_workers(pool, expected, tmp_path):
+    before, replaced = pool.pids, pool.replaced
+    os.kill(pool._crew[0].nursery._process.pid, signal.SIGKILL)
+    assert soon(lambda: all(gone(pid) for pid in before))
+    assert go(tiny(FedAvg()), tmp_path / "run", pool)["model_sha256"] == expected
+    assert pool.replaced == replaced + 2
+    assert set(pool.pids).isdisjoint({*before, None})
+
+
+def test_a_stopped_worker_is_stopped_once(pool):
+    """Its number among processes may be another's by then."""
+    worker = pool._crew[0].nursery.hire()
+    pid = worker.pid
+    assert not gone(pid)
+    worker.stop()
+    assert gone(pid)
+    assert worker.pid == 0
+    assert worker.stop() == -signal.SIGKILL
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux: the kernel ends orphaned workers")
@@ -320,8 +346,8 @@ def test_killed_parent_leaves_no_workers(pool, tmp_path, ready):
             assert soon(lambda: (tmp_path / "out" / "rounds.jsonl").exists(), 120)
             assert soon(lambda: list(place.glob(f"wayfare-{parent.pid}-*/message-*")))
             time.sleep(0.3)  # now their orders are in the pipe
-        workers = [int(pid) for pid in Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()]
-        assert len(workers) == 2
+        workers = descendants(parent.pid)
+        assert len(workers) == 3 if ready else workers  # two of them, and the nursery; or it has yet to fork them
     finally:
         parent.kill()
         parent.wait()

@@ -62,6 +62,7 @@ class Nursery:
     def hire(self) -> Worker:
         """Have a worker forked as soon as the nursery is up; nobody waits for that here."""
         if self._process.poll() is not None:
+            self._door.close()
             self._begin()
         ours, theirs = socket.socketpair()
         with theirs, contextlib.suppress(OSError):  # if it is just dying, so is the worker: its pipe is at its end
