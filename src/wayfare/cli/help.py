@@ -25,7 +25,7 @@ EXAMPLES = {
     "demo": ["wayfare demo --out runs/demo", "wayfare demo --quick --out runs/quick"],
     "run": [
         "wayfare run quickstart",
-        "wayfare run quickstart --set strategy.name=fedprox --seeds 3",
+        "wayfare run quickstart --set strategy.name=scaffold --seeds 3",
         "wayfare run my.toml --rounds 50 --out runs/mine",
     ],
     "resume": ["wayfare resume runs/mine", "wayfare resume runs/mine --rounds 100"],
