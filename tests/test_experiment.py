@@ -23,6 +23,7 @@ from wayfare.data.partition.split import Split
 from wayfare.errors import ConfigError
 from wayfare.experiment import COMPONENTS, Crowd, Evaluation, Experiment, flatten, override
 from wayfare.policies.fedtour import FedTour
+from wayfare.runner import fingerprint
 from wayfare.strategies.centralised import Centralised
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.fedproto import FedProto
@@ -476,3 +477,23 @@ def test_the_partition_is_drawn_from_the_seed() -> None:
     assert experiment.split().pack() == experiment.split().pack()
     assert experiment.split().pack() == replace(experiment, rounds=3, strategy=Local()).split().pack()
     assert experiment.split().pack() != experiment.with_seed(1).split().pack()
+
+
+def test_a_later_version_with_more_settings_knows_its_old_runs():
+    """A setting that did not exist then is as by default: the run is found and goes on."""
+    before = Experiment(task=Objects(width=8), rounds=2, device="cpu")
+    text = before.to_toml()
+    old = "\n".join(line for line in text.splitlines() if not line.startswith(("own =", "names =")))
+    assert len(old) < len(text) and before.is_in(old) and before.is_in(text)
+    assert fingerprint(Experiment.from_toml(old)) == fingerprint(before)
+    chosen = before.chosen()
+    assert {key: chosen[key] for key in chosen if key.startswith("task.")} == {"task.name": "objects", "task.width": 8}
+    others = [
+        replace(before, seed=1),
+        replace(before, task=Objects(width=8, own=True)),
+        replace(before, task=Objects()),
+    ]
+    assert len({fingerprint(each) for each in (before, *others)}) == 4
+    assert not any(each.is_in(old) for each in others)
+    assert fingerprint(replace(before, rounds=9)) == fingerprint(before)
+    assert not before.is_in(old + "\n[nonsense]\n") and not before.is_in("rounds = ")

@@ -72,7 +72,7 @@ def _play_one(place, text, machine="local"):
 
 def _is_finished(place, experiment):
     file = place / "experiment.toml"
-    if file.exists() and file.read_text(encoding="utf-8") != experiment.to_toml():
+    if file.exists() and not experiment.is_in(file.read_text(encoding="utf-8")):
         raise ConfigError(f"{place} holds a run with other settings: remove it, or choose another --out")
     return (place / "summary.json").exists()
 

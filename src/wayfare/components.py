@@ -117,6 +117,20 @@ def _is_choice(hint: Any) -> bool:
     return typing.get_origin(hint) is typing.Literal
 
 
+def chosen_settings(component: object) -> dict[str, Any]:
+    """The same without those that are as by default."""
+    fields = {field.name: field for field in dataclasses.fields(component)}  # type: ignore[arg-type]
+    return {
+        key: value
+        for key, value in settings_of(component).items()
+        if _required(fields[key]) or getattr(component, key) != _default(fields[key])
+    }
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
 def settings_of(component: object) -> dict[str, Any]:
     """A component's settings as TOML can hold them."""
     return {

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from wayfare.components import build, find, name_of, settings_of
+from wayfare.components import build, chosen_settings, find, name_of, settings_of
 from wayfare.core.device import Bench
 from wayfare.core.exchange import Exchange
 from wayfare.core.federation import Topology
@@ -33,6 +33,8 @@ from wayfare.tasks.objects import Objects
 from wayfare.topologies.server import Server
 
 COMPONENTS = ("task", "partition", "strategy", "topology", "exchange")
+SECTIONS = (*COMPONENTS, "training", "evaluation", "policy")
+_PLAIN = ("name", "seed", "rounds", "device")
 POOLED = "everyone"  # the one client of a pooled strategy
 
 
@@ -108,8 +110,8 @@ class Experiment:
 
     def to_toml(self) -> str:
         """The whole specification, every default written out; `from_toml` gives the same experiment."""
-        lines = [f"{key} = {_toml(getattr(self, key))}" for key in ("name", "seed", "rounds", "device")]
-        for section in (*COMPONENTS, "training", "evaluation", "policy"):
+        lines = [f"{key} = {_toml(getattr(self, key))}" for key in _PLAIN]
+        for section in SECTIONS:
             part = getattr(self, section)
             if part is None:
                 continue
@@ -118,6 +120,23 @@ class Experiment:
                 lines.append(f"name = {_toml(name_of(section, part))}")
             lines += [f"{key} = {_toml(value)}" for key, value in settings_of(part).items()]
         return "\n".join(lines) + "\n"
+
+    def is_in(self, text: str) -> bool:
+        """Whether a text is of this experiment. It may be an earlier version's, which had fewer settings."""
+        try:
+            return Experiment.from_toml(text) == self
+        except ConfigError:
+            return False
+
+    def chosen(self) -> dict[str, Any]:
+        """The settings that are not as by default: new ones of a later version are none of these."""
+        parts = {section: part for section in SECTIONS if (part := getattr(self, section)) is not None}
+        found = {key: getattr(self, key) for key in _PLAIN}
+        for section, part in parts.items():
+            if section in COMPONENTS:
+                found[f"{section}.name"] = name_of(section, part)
+            found |= {f"{section}.{key}": value for key, value in chosen_settings(part).items()}
+        return found
 
     def with_seed(self, seed: int) -> Experiment:
         """The same experiment with other random numbers."""

@@ -134,7 +134,7 @@ def _about(experiment: str, photos: str, name: str) -> Bundle:
     from wayfare.experiment import Experiment
 
     task = own(Experiment.from_toml(experiment), photos).task
-    return Bundle({}, {"name": name, "samples": int(task.samples), "classes": digest_of(task.classes)})
+    return Bundle({}, {"name": name, "samples": int(task.samples), "classes": digest_of(task)})
 
 
 @lru_cache(maxsize=1)

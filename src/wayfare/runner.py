@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import os
 import platform
@@ -407,7 +408,7 @@ class _Run:
 
 def fingerprint(experiment: Experiment) -> str:
     """What ties a round to its experiment: all of it but the number of rounds, which may grow."""
-    return hashlib.sha256(replace(experiment, rounds=1).to_toml().encode()).hexdigest()
+    return hashlib.sha256(json.dumps(replace(experiment, rounds=1).chosen(), sort_keys=True).encode()).hexdigest()
 
 
 def _newest(lines: list[dict[str, Any]]) -> dict[str, float]:

@@ -10,12 +10,12 @@ import subprocess
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 import households
 from command_lines import parsed
+from grids import Grid, job, said
 from wayfare.cli import main
 from wayfare.data.partition.joined import Joined
 from wayfare.deploy.household import check_federable, checked, own
@@ -38,44 +38,6 @@ def homes(tmp_path_factory):
     return root
 
 
-class Grid:
-    """Flower's grid with nodes that are calls of the app, each with its own photographs."""
-
-    def __init__(self, root: Path, names=households.NAMES, state: Path | None = None):
-        self.root, self.state = root, state or root / "state"
-        self.names = dict(enumerate(names, start=7))  # by node number
-        self.contexts, self.waiting, self.heard, self.keys = {}, {}, [], {}
-
-    def get_node_ids(self):
-        return list(self.names)
-
-    def get_nodes(self):
-        return [SimpleNamespace(node_id=node, name=self.keys.get(node, "")) for node in self.names]
-
-    def push_messages(self, messages):
-        for message in messages:
-            message.metadata.__dict__["_message_id"] = f"{len(self.heard)}"
-            self.heard.append(message)
-            self.waiting[message.metadata.message_id] = message
-        return [message.metadata.message_id for message in messages]
-
-    def pull_messages(self, ids):
-        from wayfare.flower_app import app
-
-        message = self.waiting.pop(next(reversed([id for id in ids if id in self.waiting])))
-        node = message.metadata.dst_node_id
-        reply = app(message, self.context(node))
-        reply.metadata.__dict__["_src_node_id"] = node
-        return [reply]
-
-    def context(self, node):
-        from flwr.app import Context, RecordDict
-
-        name = self.names[node]
-        settings = {"photos": str(self.root / name), "name": name, "home": str(self.state / name)}
-        return self.contexts.setdefault(node, Context(1, node, settings, RecordDict(), {}))
-
-
 @pytest.fixture
 def identity(monkeypatch):
     """Flower's messages want to know who they are from."""
@@ -83,15 +45,6 @@ def identity(monkeypatch):
 
     for name, value in (("_run_id", 1), ("_node_id", 1), ("_task_id", 1)):
         monkeypatch.setattr(TaskIdentity, name, value)
-
-
-def job(experiment, folder, nodes=3, **more):
-    text = experiment.to_toml()
-    return {"experiment": text, "folder": str(folder), "run": "r1", "nodes": nodes, "wait": 5, "rounds": 0, **more}
-
-
-def said(events):
-    return lambda event, data: events.append((event, data))
 
 
 # ---- what a node makes of an experiment
@@ -234,17 +187,15 @@ def test_what_is_wrong_with_a_nodes_photographs_is_told_there_only(homes, identi
 def test_other_classes_twins_and_those_who_do_not_come(homes, identity, tmp_path):
     from wayfare.deploy.play import gather
 
-    for part in ("train", "test"):
-        (tmp_path / "zoe" / part).mkdir(parents=True)
-        for kind in ("cat", "dog"):
-            (tmp_path / "zoe" / part / kind).symlink_to(homes / "anna" / part / kind)
+    (tmp_path / "zoe" / "elk").mkdir(parents=True)
+    (tmp_path / "zoe" / "elk" / "1.png").symlink_to(homes / "anna/train/cat/anna-02.png")
     (tmp_path / "anna").symlink_to(homes / "anna")
     grid, events = Grid(tmp_path, ("zoe", "anna", "anna", "anna")), []
     grid.keys[10] = "bert"
     with pytest.raises(ConfigError, match="1 of 2 nodes came"):
         gather(grid, households.experiment(homes), 2, (), 0.5, said(events))
     warnings = " ".join(data["text"] for event, data in events if event == "warning")
-    assert "'zoe' has other classes" in warnings and "another 'anna'" in warnings
+    assert "'zoe' means other classes" in warnings and "another 'anna'" in warnings
     assert "its key is that of 'bert'" in warnings
 
 

@@ -270,7 +270,7 @@ class Bench:
             if path not in self.used:
                 record = Record.read(path)
                 wanted = plan.experiments[cell].with_seed(int(record.experiment["seed"]))
-                if record.recipe != wanted.to_toml():
+                if not wanted.is_in(record.recipe):
                     raise ConfigError(f"{path} holds a run with other settings: remove it, or choose another --out")
                 self.used[path] = record
             found[int(self.used[path].experiment["seed"])] = self.used[path]
@@ -281,7 +281,7 @@ class Bench:
         pattern = self._study_file("*")
         for path in sorted(pattern.parent.glob(pattern.name)):
             content = json_module.loads(path.read_text(encoding="utf-8"))
-            if content["experiment"] != self._study_experiment.with_seed(content["seed"]).to_toml():
+            if not self._study_experiment.with_seed(content["seed"]).is_in(content["experiment"]):
                 raise ConfigError(f"{path} is of other settings: remove it, or choose another --out")
             record = Record(path, {"seed": content["seed"]}, content["experiment"], (), summary=content)
             found[int(content["seed"])] = self.used[path] = record

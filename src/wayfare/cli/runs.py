@@ -110,7 +110,7 @@ def run_all(plan: dict[str, Experiment], folder: Path, machine: Any, track: list
             left.begin(experiment.rounds, sum(not _is_done(folder / later) for later in list(plan)[number:]))
             watch = Watch(progress, experiment.rounds, f"[{number}/{len(plan)}] {name}", left)
             if (place / "experiment.toml").exists():
-                if (place / "experiment.toml").read_text(encoding="utf-8") != experiment.to_toml():
+                if not experiment.is_in((place / "experiment.toml").read_text(encoding="utf-8")):
                     raise ConfigError(f"{place} holds a run with other settings: remove it, or choose another --out")
                 summaries.append(continue_run(place, machine, track=_track(track), listen=watch))
             else:

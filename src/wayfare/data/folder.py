@@ -15,7 +15,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +25,7 @@ from wayfare.data.decoded import decode_to, key_of
 from wayfare.data.findings import Findings, Problems
 from wayfare.data.images import SUFFIXES, decode
 from wayfare.data.pictures import Pictures, Skipped
-from wayfare.errors import DataError
+from wayfare.errors import DataError, suggestion
 
 Progress = Callable[[int, int], None]
 
@@ -49,10 +49,25 @@ class _Listing:
     unread: tuple[Skipped, ...]  # pictures in formats that are not tried
 
 
-def load(path: Path, size: tuple[int, int] = (64, 64), strict: bool = False) -> tuple[Pictures, Pictures]:
-    """Training and test pictures as uint8 (N, H, W, 3), `size` = (H, W); `strict` raises if any had to be left out."""
+def load(
+    path: Path,
+    size: tuple[int, int] = (64, 64),
+    strict: bool = False,
+    classes: Sequence[str] = (),
+    own: bool = False,
+) -> tuple[Pictures, Pictures]:
+    """Training and test pictures as uint8 (N, H, W, 3), `size` = (H, W); `strict` raises if any had to be left out.
+
+    With `classes` these are the classes, of which the folder may have some only. In a device's own folder nothing is
+    held back to test with.
+    """
     listing = _list(path)
-    target = cache_dir() / "folders" / _key(listing, size)
+    if classes:
+        listing = _among(listing, classes)
+    if own:
+        photos = tuple(replace(photo, test=False) for photo in listing.photos if not photo.test)
+        listing = replace(listing, photos=photos)
+    target = cache_dir() / "folders" / _key(listing, size, [list(classes), own] if classes or own else [])
     _ensure(target, listing, size)
     try:
         train, test = read_pair(target)
@@ -127,6 +142,20 @@ def _list(root: Path) -> _Listing:
     return _Listing(root, tuple(classes), tuple(photos), tuple(unread))
 
 
+def _among(listing: _Listing, classes: Sequence[str]) -> _Listing:
+    """The same by the numbers that others give the classes."""
+    for name in listing.classes:
+        if name not in classes:
+            near = suggestion(name, classes)
+            raise DataError(
+                f"{name!r} is none of the {len(classes)} classes of this experiment{near}", listing.root / name,
+                remedy="rename the folder, or take it out: " + ", ".join(classes[:20]),
+            )  # fmt: skip
+    numbers = [classes.index(name) for name in listing.classes]
+    photos = tuple(replace(photo, label=numbers[photo.label]) for photo in listing.photos)
+    return replace(listing, classes=tuple(classes), photos=photos)
+
+
 def _class_names(root: Path) -> list[str]:
     entries = [entry for entry in root.iterdir() if not entry.name.startswith(".")]
     names = sorted(entry.name for entry in entries if entry.is_dir())
@@ -149,8 +178,8 @@ def _files(folder: Path) -> tuple[list[Path], list[Skipped]]:
     return files, [Skipped(str(file), f"the format {file.suffix} is not read") for file in others]
 
 
-def _key(listing: _Listing, size: tuple[int, int]) -> str:
-    facts: list[object] = [_FORM, list(size), [item.file for item in listing.unread]]
+def _key(listing: _Listing, size: tuple[int, int], more: Sequence[object]) -> str:
+    facts: list[object] = [_FORM, list(size), [item.file for item in listing.unread], *more]
     return key_of(listing.root, [photo.file for photo in listing.photos], facts)
 
 
@@ -178,7 +207,7 @@ def _ensure(target: Path, listing: _Listing, size: tuple[int, int]) -> None:
 def _refuse_empty_classes(listing: _Listing, photos: Sequence[_Photo], broken: Sequence[Skipped]) -> None:
     present = {photo.label for photo in photos if not photo.test}
     for label, name in enumerate(listing.classes):
-        if label not in present:
+        if label not in present and any(photo.label == label for photo in listing.photos):
             folder = next(photo.file.parent for photo in listing.photos if photo.label == label)
             reason = next((item.reason for item in broken if Path(item.file).parent == folder), "")
             raise DataError(f"none of the pictures of class {name!r} can be read: {reason}", file=folder)

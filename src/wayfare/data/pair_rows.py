@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from wayfare.core.seeds import rng_for
 from wayfare.data.decoded import decoded
 from wayfare.data.pair_source import Saying, Source, Stored
 from wayfare.errors import ConfigError, DataError, unknown
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 REASONS = {"unlabelled": "without a label", "untexted": "without a word"}
 SPLITS = ("auto", "order", "random")
@@ -81,6 +84,49 @@ def without_empty_labels(source: Source, path: Path) -> Source:
         raise DataError(what, path, remedy="`wayfare data check` lists them")
     names = [name for name, there in zip(source.names, used) if there]
     return replace(source, labels=np.ascontiguousarray(source.labels[:, used]), names=names, levels=levels)
+
+
+def with_labels(source: Source, names: Sequence[str], levels: Sequence[int], path: Path) -> Source:
+    """With these labels, level by level: those that the pairs do not have are there, others of theirs are not."""
+    if len(levels) != len(source.levels):
+        raise DataError(f"labels of {len(source.levels)} levels, expected {len(levels)}", path)
+    found = np.zeros((len(source), len(names)), bool)
+    ends, wanted_ends = np.cumsum(source.levels), np.cumsum(levels)
+    for end, count, wanted_end, wanted in zip(ends, source.levels, wanted_ends, levels, strict=True):
+        place_of = {name: place for place, name in enumerate(names[wanted_end - wanted : wanted_end])}
+        for column, name in enumerate(source.names[end - count : end], int(end - count)):
+            if name in place_of:
+                found[:, wanted_end - wanted + place_of[name]] |= source.labels[:, column]
+    if not found.any():
+        some = ", ".join(map(repr, source.names[:10]))
+        wanted_names = ", ".join(map(repr, names[:10]))
+        raise DataError(
+            f"none of its labels ({some}) is one of the {len(names)} of this experiment", path,
+            remedy=f"expected some of {wanted_names}",
+        )  # fmt: skip
+    return replace(source, labels=found, names=list(names), levels=tuple(levels))
+
+
+def with_words(source: Source, words: Sequence[str], path: Path) -> csr_array:
+    """The bags of a source that brings its own, by another vocabulary."""
+    if source.bags is None or not source.words:
+        raise DataError("nothing says which words its columns of text stand for: they cannot be those of others", path)
+    from scipy.sparse import csr_array
+
+    place_of = {word: place for place, word in enumerate(words)}
+    pairs = [(column, place_of[word]) for column, word in enumerate(source.words) if word in place_of]
+    chosen, places = np.array(pairs, np.int64).reshape(-1, 2).T
+    columns = csr_array(source.bags)[:, chosen].tocoo()
+    shape = len(source), len(words)
+    return csr_array((columns.data, (columns.row, places[columns.col])), shape=shape, dtype=np.float32)
+
+
+def all_to_train(source: Source, path: Path) -> Split:
+    """A device's own pairs: all of them, but for those that are said to ask."""
+    rows = np.arange(len(source)) if source.roles is None else np.flatnonzero(source.roles != "query")
+    if not len(rows):
+        raise DataError("no pair to learn from", path, field="split")
+    return Split(np.empty(0, np.int64), rows, rows)
 
 
 def split(source: Source, query: int, train: int, seed: int, how: str, path: Path) -> Split:

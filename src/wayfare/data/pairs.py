@@ -17,7 +17,7 @@ split, and only then a vocabulary is made, of the training texts, where the data
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -110,6 +110,10 @@ def load(
     turned: bool = False,
     town: str = "small",
     town_seed: int = 0,
+    names: Sequence[str] = (),
+    levels: Sequence[int] = (),
+    words: Sequence[str] = (),
+    own: bool = False,
     strict: bool = False,
     progress: Saying = lambda *_: None,
 ) -> Paired:
@@ -126,6 +130,9 @@ def load(
     are files; pictures in arrays keep theirs, and `turned` exchanges their height and width. `features` is a .npy or
     .mat file of image features, a row for each pair of the files. `strict` raises the first problem instead of listing
     it.
+
+    `names` and `levels` say which labels there are, of which the data may have some only; others of its labels do not
+    count. `words` is the vocabulary. Of a device's own data nothing is held back: all that do not ask are learnt from.
     """
     if data not in _READERS:
         raise unknown("data", data, DATA)
@@ -144,23 +151,33 @@ def load(
     if features:
         source = replace(source, features=pair_mats.read_features(Path(features), len(source)))
     source = pair_rows.with_pictures(source, size, progress)  # first of all: so that there is one cache for all options
+    if names:
+        source = pair_rows.with_labels(source, names, levels, Path(path))
     source = pair_rows.drop(source, source.drop if drop is None else drop)
-    source = pair_rows.without_empty_labels(source, Path(path))
-    parts = pair_rows.split(source, query, train, seed, split, Path(path))
-    words, found = source.words, source.bags
+    if not names:
+        source = pair_rows.without_empty_labels(source, Path(path))
+    if own:
+        parts = pair_rows.all_to_train(source, Path(path))
+    else:
+        parts = pair_rows.split(source, query, train, seed, split, Path(path))
+    found = source.bags
     if found is None:
         most = max_words or source.max_words
-        words = vocabulary((source.texts[row] for row in parts.train), source.min_count, most)
+        words = words or vocabulary((source.texts[row] for row in parts.train), source.min_count, most)
         if not words:
             what = f"no word is in {source.min_count} of the {len(parts.train)} texts to train on"
             raise DataError(what, path, remedy="lower min_count, or name another column of text")
         found = bags(source.texts, words)
+    elif words and source.words != tuple(words):
+        found = pair_rows.with_words(source, words, Path(path))
+    else:
+        words = source.words
     return Paired(
         name=source.name,
         ids=strings(source.ids),
         texts=strings(source.texts or [""] * len(source)),
         bags=found,
-        words=words,
+        words=tuple(words),
         labels=source.labels,
         names=tuple(source.names),
         levels=source.levels,

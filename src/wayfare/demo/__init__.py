@@ -134,7 +134,7 @@ def _record(experiment: Experiment, place: Path, machine: Any, stage: Stage) -> 
     label = f"{place.parent.name}, {place.name}"
     if not (place / "experiment.toml").exists():
         run(experiment, place, machine, listen=stage.watch(experiment.rounds, label))
-    elif (place / "experiment.toml").read_text(encoding="utf-8") != experiment.to_toml():
+    elif not experiment.is_in((place / "experiment.toml").read_text(encoding="utf-8")):
         raise ConfigError(f"{place} holds a run with other settings: remove it, or choose another --out")
     elif not (place / "summary.json").exists():
         resume(place, machine, listen=stage.watch(experiment.rounds, label))

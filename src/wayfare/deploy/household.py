@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -30,15 +29,22 @@ def check_federable(experiment: Experiment) -> None:
         )
 
 
+def settled(experiment: Experiment) -> Experiment:
+    """The same with all that the server's data decides written out, so that devices without it mean the same."""
+    task: Any = experiment.task
+    return replace(experiment, task=task.settled()) if hasattr(task, "settled") else experiment
+
+
 def own(experiment: Experiment, photos: str) -> Experiment:
     """The experiment on this folder."""
     check_federable(experiment)
     task: Any = experiment.task
-    return replace(experiment, task=replace(task, path=photos))
+    whole = {"own": True} if hasattr(task, "own") else {}
+    return replace(experiment, task=replace(task, path=photos, **whole))
 
 
 def checked(experiment: Experiment, name: str) -> Experiment:
-    """The same if this device is one of its devices, and has what it had when it joined."""
+    """What this device takes part in, if it is one of its devices and has what it had when it joined."""
     partition = experiment.partition
     if not isinstance(partition, Joined) or name not in partition.names:
         raise ConfigError(f"{name!r} has not joined this run")
@@ -49,9 +55,13 @@ def checked(experiment: Experiment, name: str) -> Experiment:
             file=str(getattr(experiment.task, "path", "")),
             remedy="bring the folder back to what it was, or begin a new run",
         )
+    task: Any = experiment.task
+    if hasattr(task, "everybody"):
+        return replace(experiment, task=replace(task, everybody=sum(partition.sizes)))
     return experiment
 
 
-def digest_of(classes: Iterable[str]) -> str:
-    """The same on every device, if they mean the same classes by the same numbers."""
-    return hashlib.sha256("\0".join(classes).encode()).hexdigest()
+def digest_of(task: Any) -> str:
+    """The same on every device, if they mean the same by the numbers of classes, words and whatever there is."""
+    terms = task.terms if hasattr(task, "terms") else task.classes
+    return hashlib.sha256("\0".join(terms).encode(errors="surrogatepass")).hexdigest()

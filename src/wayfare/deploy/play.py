@@ -11,7 +11,7 @@ from typing import Any
 
 from wayfare.core import disk
 from wayfare.data.partition.joined import Joined
-from wayfare.deploy.household import digest_of
+from wayfare.deploy.household import digest_of, settled
 from wayfare.engines.flower import Flower
 from wayfare.engines.flower_deployment import Deployment, Guest, greet
 from wayfare.errors import ConfigError
@@ -31,7 +31,7 @@ def play(grid: Any, job: dict[str, Any], listen: Listener) -> dict[str, Any]:
     folder = Path(job["folder"])
     begun = folder / "experiment.toml"
     text = begun.read_text(encoding="utf-8") if begun.exists() else str(job["experiment"])
-    experiment = Experiment.from_toml(text)
+    experiment = settled(Experiment.from_toml(text))
     wanted = experiment.partition.names if isinstance(experiment.partition, Joined) else ()
     found = gather(grid, experiment, job["nodes"], wanted, job["wait"], listen)
     if not wanted:
@@ -55,7 +55,7 @@ def gather(
     """Wait until so many nodes have come, or those that are wanted; by name."""
     found: dict[str, tuple[int, Guest]] = {}
     heard: set[int] = set()
-    classes, text = digest_of(experiment.task.classes), experiment.to_toml()
+    classes, text = digest_of(experiment.task), experiment.to_toml()
     need = len(wanted) or count
     end = time.monotonic() + wait
     while len(found) < need:
@@ -82,7 +82,7 @@ def _problem(guest: Any, classes: str, found: dict[str, tuple[int, Guest]], want
     if not isinstance(guest, Guest):
         return str(guest.reason)
     if guest.classes != classes:
-        return f"{guest.name!r} has other classes than the server's data: the same folders of classes are wanted"
+        return f"{guest.name!r} means other classes, or words, than the server's data"
     if guest.name in found:
         return f"there is another {guest.name!r}: start it with another --as"
     if wanted and guest.name not in wanted:

@@ -72,6 +72,7 @@ class Attributes:
     hidden: int = 64  # of the representation
     made_up: int = 20_000  # faces of the made-up table
     data_seed: int = 0  # which these are
+    own: bool = False  # the data is a device's own: it need not say what is to test with
 
     provides: ClassVar[frozenset[str]] = frozenset({"features", "classes"})
 
@@ -114,6 +115,8 @@ class Attributes:
     def _rows(self) -> tuple[np.ndarray, np.ndarray]:
         """Which faces are dealt out, and which are judged on."""
         table = self._read()[0]
+        if self.own:
+            return np.arange(len(table)) if table.partition is None else table.part(_TRAIN), np.empty(0, np.int64)
         parts = {name: table.part(celeba.PARTS.index(name)) for name in (celeba.PARTS[_TRAIN], self.judged_on)}
         for name, rows in parts.items():
             if not len(rows):
@@ -142,6 +145,12 @@ class Attributes:
     @property
     def classes(self) -> tuple[str, str]:
         return f"not {self.target}", self.target
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """What the numbers of a face stand for: devices of one federation mean the same by them."""
+        table, pictures = self._read()
+        return self.classes if pictures is not None else (*self.classes, *table.names)
 
     @cached_property
     def categories(self) -> Categories:

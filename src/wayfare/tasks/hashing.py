@@ -18,7 +18,7 @@ of each, at least one. A device that forgets everything between rounds begins ea
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -72,6 +72,12 @@ class Hashing:
     turned: bool = False  # exchange height and width of pictures in arrays
     town: Literal["tiny", "small", "city"] = "small"
     town_seed: int = 0
+    names: tuple[str, ...] = ()  # the labels, where the data may have some of them only; (): those it has
+    levels: tuple[int, ...] = ()  # how many of them are on each level, the coarse ones first
+    within: tuple[int, ...] = ()  # which of these belong together: coarse label * fine labels + fine label
+    words: tuple[str, ...] = ()  # the vocabulary; (): the data's, or words of the texts to learn from
+    own: bool = False  # the data is a device's own: nothing is held back to test with
+    everybody: int = 0  # pairs to learn from that all devices have together; 0: all are in this data
 
     base: Literal["dcmh", "shdch"] = "dcmh"
     bits: int = 32
@@ -101,6 +107,8 @@ class Hashing:
                 raise ConfigError(f"task.{name} = {value}: a weight, at least 0")
         if self.features == "frozen" and self.image_size < SMALLEST:
             raise ConfigError(f"task.image_size = {self.image_size}: at least {SMALLEST} pixels")
+        if self.names and sum(self.levels) != len(self.names):
+            raise ConfigError(f"task.levels = {list(self.levels)} of {len(self.names)} task.names: their sum is wanted")
         if self.features_path and self.features != "file":
             raise ConfigError("task.features_path goes with task.features = 'file'")
         if self.weights and self.features == "file":
@@ -126,9 +134,10 @@ class Hashing:
                 self.data, self.path, query=self.query, train=self.train, seed=self.data_seed, split=self.split,
                 labels=self.label_source, text=self.text_source, photo=self.photo_source, min_count=self.min_count,
                 max_words=self.max_words, drop=self.drop, size=(side, side), features=self.features_path,
-                turned=self.turned, town=self.town, town_seed=self.town_seed, progress=progress,
+                turned=self.turned, town=self.town, town_seed=self.town_seed, names=self.names, levels=self.levels,
+                words=self.words, own=self.own, progress=progress,
             )  # fmt: skip
-        return Inputs(found, self.features, self.image_size, self.weights)
+        return Inputs(found, self.features, self.image_size, self.weights, self.within)
 
     def ready(self, progress: Any) -> None:
         """Do what takes long before the first round, saying how far it is: progress(what, done, total)."""
@@ -141,6 +150,19 @@ class Hashing:
     def pairs(self) -> Paired:
         """All pairs; the pool that partitions deal out is their `train`."""
         return self._inputs.pairs
+
+    def settled(self) -> Hashing:
+        """The same for data that has not all labels and words."""
+        pairs, within = self.pairs, self._inputs.within
+        places = () if within is None else tuple(within.flatten().nonzero().flatten().tolist())
+        return replace(self, names=pairs.names, levels=pairs.levels, within=places, words=pairs.words)
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """What the numbers of pairs stand for: devices of one federation mean the same by them."""
+        pairs = self.pairs
+        features = pairs.features.shape[1] if self.features == "file" and pairs.features is not None else self.features
+        return (*pairs.names, *map(str, pairs.levels), *pairs.words, str(pairs.bags.shape[1]), str(features))
 
     @property
     def samples(self) -> int:
@@ -262,7 +284,7 @@ class Hashing:
             views = [view.tanh() for view in views]
             within = self._inputs.within
             within = None if within is None else within.to(views[0].device)
-            share = len(buffers) / self.samples
+            share = len(buffers) / (self.everybody or self.samples)
             settings = self._level_weights, self._pressures[1] * share, within, self.sweeps
             buffers.classes = shdch.class_codes(buffers.classes, views, buffers.labels, *settings)
         buffers.codes = joint_codes(*views)

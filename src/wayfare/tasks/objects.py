@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -68,6 +68,8 @@ class Objects:
     weights: str = ""  # a safetensors file with pretrained weights, torchvision's names; "": ImageNet's where frozen
     normalise: Literal["half", "cifar10", "imagenet"] = "half"  # the frozen network has its own
     augment: Augmentation = "none"  # tour: pictures are turned, magnified, moved and mirrored in training
+    names: tuple[str, ...] = ()  # the classes, where the folder may have some of them only; (): those it has
+    own: bool = False  # the folder is a device's own: nothing is held back to test with
 
     provides: ClassVar[frozenset[str]] = frozenset({"features", "classes"})
 
@@ -93,7 +95,11 @@ class Objects:
             return sights(self.path)
         if not self.path:
             raise ConfigError("task.data = 'folder' needs task.path, the folder that holds a folder per class")
-        return folder.load(Path(self.path), (self._side, self._side))
+        return folder.load(Path(self.path), (self._side, self._side), classes=self.names, own=self.own)
+
+    def settled(self) -> Objects:
+        """The same for folders that do not have all classes."""
+        return replace(self, names=self.classes) if self.data == "folder" else self
 
     @property
     def frozen(self) -> bool:

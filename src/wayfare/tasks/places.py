@@ -65,6 +65,7 @@ class Places:
     fold: int = 0
     strip: float = 40.0
     piece: float = 0.0
+    own: bool = False  # the folder is a device's own: nothing is held back to test with
     cache: float = 8.0  # GiB on disk for decoded pictures, and for maps of frozen layers; beyond it they are made anew
 
     # ---- the network
@@ -160,7 +161,7 @@ class Places:
     @cached_property
     def grounds(self) -> Grounds:
         """Which photographs are trained and tested on."""
-        return choose(self._photographs()[0], self._choice, self.subtask or "all")
+        return choose(self._photographs()[0], self._choice, self.subtask or "all", self.own)
 
     @cached_property
     def photos(self) -> PlacePhotos:

@@ -77,6 +77,7 @@ class Scenes:
     pairs: int = 1024  # of a picture, at most, in training
     positive: int = 256  # of these, at most, related ones
     as_paper: bool = False  # pictures without a guess are left out of the mean, not counted as 0
+    own: bool = False  # the data is a device's own: nothing is held back to test with
 
     provides: ClassVar[frozenset[str]] = frozenset({"features"})
 
@@ -143,7 +144,7 @@ class Scenes:
         """Pictures to train on and to test with."""
         graphs = self._whole.truth
         test = graphs.test
-        if not test.any():
+        if not test.any() and not self.own:
             if self.test >= len(graphs):
                 raise ConfigError(f"task.test = {self.test} leaves none of {len(graphs)} pictures to train on")
             test = np.zeros(len(graphs), bool)
@@ -159,6 +160,20 @@ class Scenes:
     def tested(self) -> SceneGraphs:
         """What is annotated of the pictures to test with."""
         return self._parts[1]
+
+    def settled(self) -> Scenes:
+        """The same: annotations name their classes. Refuses what devices would not have in common."""
+        if self.head == "gpsnet" and (self.frequency_bias or self._is_described("gpsnet")):
+            raise ConfigError(
+                "GPS-Net's table of frequencies is counted and not learnt, and each device of a federation would count "
+                "its own: use task.frequency_bias = false, or motifs or vctree, whose table is learnt and travels"
+            )
+        return self
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """What the numbers of annotations stand for: devices of one federation mean the same by them."""
+        return (*self._whole.truth.classes, "", *self._whole.truth.predicates)
 
     @property
     def samples(self) -> int:

@@ -20,12 +20,16 @@ Known = Literal["frozen", "pixels", "file"]
 
 @dataclass(frozen=True)
 class Inputs:
-    """Pairs, and what is taken of their pictures; `weights` and `side` are the frozen network's."""
+    """Pairs, and what is taken of their pictures; `weights` and `side` are the frozen network's.
+
+    `belong` says which labels belong together, where these pairs do not show all; see `Hashing.within`.
+    """
 
     pairs: Paired
     known: Known
     side: int = 64
     weights: str = ""
+    belong: tuple[int, ...] = ()
 
     @property
     def levels(self) -> tuple[int, ...]:
@@ -48,6 +52,10 @@ class Inputs:
         """Which fine class belongs to which coarse one, (C1, C2). All pairs say it: it is no secret of any of them."""
         if len(self.levels) < 2:
             return None
+        if self.belong:
+            found = torch.zeros(self.levels, dtype=torch.bool)
+            found.view(-1)[list(self.belong)] = True
+            return found
         coarse, fine = self.labels(np.arange(len(self.pairs)))
         return torch.from_numpy(coarse.T.astype(np.float32) @ fine.astype(np.float32) > 0)
 

@@ -64,12 +64,20 @@ class Grounds:
     tested: str  # what the queries of the test are, for the protocol
 
 
-def choose(photos: PlacePhotos, choice: Choice = Choice(), name: str = "all") -> Grounds:  # noqa: B008 (frozen)
-    """Divide a table. `name` is what the layout's own set of test queries is called."""
+def choose(
+    photos: PlacePhotos,
+    choice: Choice = Choice(),  # noqa: B008 (frozen)
+    name: str = "all",
+    own: bool = False,
+) -> Grounds:
+    """Divide a table. `name` is what the layout's own set of test queries is called.
+
+    A device's `own` photographs need none to test on, and only what the layout says is tested on is kept from training.
+    """
     photos = replace(photos, query=_queries(photos, choice.queries))
     known = np.isfinite(photos.easting) & np.isfinite(photos.northing) | (photos.pairs is not None)
     query = known & photos.query
-    if choice.test == "layout":
+    if own or choice.test == "layout":
         split = photos.split
         tested = known & (split == ("test" if (known & (split == "test")).any() else "val"))
         ask, database, trained = tested & query, tested & ~query, known & ~np.isin(split, ("val", "test"))
@@ -78,7 +86,7 @@ def choose(photos: PlacePhotos, choice: Choice = Choice(), name: str = "all") ->
         ask, trained = tested & query, known & ~tested
         database = known & ~query & (tested if choice.test == "strips" else True)
         name = f"of held-out {choice.test}, fold {choice.fold} of {choice.folds}"
-    if not (ask.any() and database.any()):
+    if not own and not (ask.any() and database.any()):
         remedy = "choose another task.fold, fewer task.folds or a smaller task.strip"
         if choice.test == "layout":
             remedy = "choose task.test = 'sequences' or 'strips', or set task.test_cities"
