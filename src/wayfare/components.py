@@ -13,8 +13,6 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
-
 from wayfare.errors import ConfigError, suggestion, unknown
 
 # kind -> (package, what a class of that kind can do)
@@ -101,6 +99,8 @@ def _required(field: dataclasses.Field[Any]) -> bool:
 
 
 def _typed(hint: Any, value: Any, where: str) -> Any:
+    from pydantic import ConfigDict, TypeAdapter, ValidationError  # a fifth of a second that the first round can wait
+
     if isinstance(value, bool) and hint in (int, float):
         raise ConfigError(f"{where} = {str(value).lower()}: a number is wanted")
     if isinstance(value, list):

@@ -27,12 +27,8 @@ from wayfare.core.device import Bench
 from wayfare.core.federation import Federation, Round
 from wayfare.core.store import Store
 from wayfare.core.traffic import Traffic
-from wayfare.data.partition.census import census
 from wayfare.data.partition.heterogeneity import counts, describe
-from wayfare.data.partition.semantic import clusters_of
-from wayfare.data.partition.semantic_stats import semantics_of
 from wayfare.data.partition.split import Population, load_split
-from wayfare.data.places import PlacePhotos
 from wayfare.errors import ConfigError, DataError, QuorumError, StoreError, suggestion
 from wayfare.experiment import Crowd, Experiment, flatten
 from wayfare.machine import opened
@@ -437,12 +433,19 @@ def partition_summary(split: Population, experiment: Experiment) -> dict[str, An
     if len(split) > _DESCRIBED:
         result["note"] = f"statistics of the first {_DESCRIBED} of {len(split)} clients"
     photos = getattr(task, "photos", None)
-    if isinstance(photos, PlacePhotos):
-        places = census(shown, photos)
-        result["table"] |= places.pop("table")
-        result["places"] = places
+    if photos is not None:
+        from wayfare.data.partition.census import census
+        from wayfare.data.places import PlacePhotos
+
+        if isinstance(photos, PlacePhotos):
+            places = census(shown, photos)
+            result["table"] |= places.pop("table")
+            result["places"] = places
     meant = getattr(task, "categories", None)
     if split.provenance.get("rule") == "semantic" and meant is not None:
+        from wayfare.data.partition.semantic import clusters_of
+        from wayfare.data.partition.semantic_stats import semantics_of
+
         result["semantics"] = semantics_of(shown, meant, clusters_of(split, meant))
     if task.labels is not None:
         table_counts = counts(split, task.labels, len(task.classes))
