@@ -62,7 +62,7 @@ def _pairs(archive, folder):
 
 
 def _changes(pairs, labels, base):
-    balance = {"task.base": base, "task.eta": 0.01 if base == "dcmh" else 100.0}  # as recipes/fedcafe/table2 has it
+    balance = {"task.base": base, "task.eta": 0.001 if base == "dcmh" else 100.0}  # as recipes/fedcafe/table2 has it
     if pairs is None:
         return {"task.data": "sample", "task.features": "file"} | balance
     return {"task.data": "table", "task.path": str(pairs), "task.label_source": labels, "task.query": 1000,
