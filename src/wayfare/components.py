@@ -117,8 +117,17 @@ def _is_choice(hint: Any) -> bool:
     return typing.get_origin(hint) is typing.Literal
 
 
+def settings_of(component: object) -> dict[str, Any]:
+    """A component's settings as TOML can hold them."""
+    return {
+        field.name: list(value) if isinstance(value, tuple) else value
+        for field in dataclasses.fields(component)  # type: ignore[arg-type]
+        if field.init and (value := getattr(component, field.name)) is not None
+    }
+
+
 def chosen_settings(component: object) -> dict[str, Any]:
-    """The same without those that are as by default."""
+    """Those of them that are not as by default."""
     fields = {field.name: field for field in dataclasses.fields(component)}  # type: ignore[arg-type]
     return {
         key: value
@@ -129,12 +138,3 @@ def chosen_settings(component: object) -> dict[str, Any]:
 
 def _default(field: dataclasses.Field[Any]) -> Any:
     return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-
-
-def settings_of(component: object) -> dict[str, Any]:
-    """A component's settings as TOML can hold them."""
-    return {
-        field.name: list(value) if isinstance(value, tuple) else value
-        for field in dataclasses.fields(component)  # type: ignore[arg-type]
-        if field.init and (value := getattr(component, field.name)) is not None
-    }

@@ -129,6 +129,15 @@ def test_labels_that_nobody_else_has(wardrobes, tmp_path):
         _ = at(clothes(wardrobes), tmp_path / "zoe").samples
 
 
+def test_labels_that_are_frequent_elsewhere_count_where_they_are_rare(wardrobes):
+    server = clothes(wardrobes, label_source="labels:12")  # 12 shirts and 12 shoes in all, 6 bags; Anna has 5 shirts
+    assert server.classes == ("shirt", "shoe")
+    with pytest.raises(DataError, match="no label of labels:12"):
+        _ = replace(server, path=str(wardrobes / "anna")).samples
+    assert at(server, wardrobes / "anna").samples == 5
+    assert at(server, wardrobes / "carl").pairs.left_out == {"without a label": 5}
+
+
 def test_the_sum_of_levels_is_the_number_of_names():
     with pytest.raises(ConfigError, match="their sum"):
         Hashing(names=("a", "b"), levels=(1,))

@@ -28,6 +28,7 @@ class Options:
     text: str = ""
     photo: str = ""
     min_count: int = 0
+    rare: bool = False  # labels count however few pairs have them: others have more
     turned: bool = False
     strict: bool = False
 

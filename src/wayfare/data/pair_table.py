@@ -61,7 +61,7 @@ def read(path: Path, options: Options) -> Source:
     columns = header(file)
     photo = options.photo or _usual(columns, "photo", file)
     texts = (options.text or _usual(columns, "text", file)).split("+")
-    levels = _levels(options.labels or _usual(columns, "labels", file))
+    levels = _levels(options.labels or _usual(columns, "labels", file), options.rare)
     photos = _COLUMN.findall(photo) or [photo]
     for name in (*photos, *texts, *(column.name for level in levels for column in level)):
         if name not in columns:
@@ -137,15 +137,15 @@ def _usual(columns: Sequence[str], kind: str, file: Path) -> str:
     raise DataError(f"no column {' or '.join(_USUAL[kind][:3])}; found {found}", file, 1, kind, remedy)
 
 
-def _levels(labels: str) -> list[list[_Column]]:
-    """Columns of labels by level: "a:50+b>c" is [[a, b], [c]]."""
+def _levels(labels: str, rare: bool) -> list[list[_Column]]:
+    """Columns of labels by level: "a:50+b>c" is [[a, b], [c]]; with `rare`, as if no number were there."""
     levels = []
     for level in labels.split(">"):
         columns = []
         for part in level.split("+"):
             name, mark, least = part.strip().rpartition(":")
             if mark and least.isdecimal() and name:
-                columns.append(_Column(name.strip(), int(least)))
+                columns.append(_Column(name.strip(), 1 if rare else int(least)))
             elif part.strip():
                 columns.append(_Column(part.strip(), 1))
             else:

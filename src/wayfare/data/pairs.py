@@ -147,7 +147,7 @@ def load(
         if not data.startswith("town"):
             raise ConfigError(f"data = {data!r} needs a path: the file or the folder of it")
         path = pair_town.folder(data, town, town_seed, progress)
-    source = _READERS[data](Path(path), Options(labels, text, photo, min_count, turned, strict))
+    source = _READERS[data](Path(path), Options(labels, text, photo, min_count, bool(names), turned, strict))
     if features:
         source = replace(source, features=pair_mats.read_features(Path(features), len(source)))
     source = pair_rows.with_pictures(source, size, progress)  # first of all: so that there is one cache for all options
