@@ -40,7 +40,7 @@ _STUDY_SHEET = Sheet(
 def claims(
     list_: Annotated[bool, typer.Option("--list", help="Show the claims; nothing is run.")] = False,
     paper: Annotated[str, typer.Option(help="Only this paper's: fedvpr, fedtour, psg or fedcafe.")] = "",
-    only: Annotated[str, typer.Option(help="Only these claims, comma-separated; * stands for anything.")] = "",
+    only: Annotated[str, typer.Option(help="Only these claims, or those of these recipes, comma-separated; * stands for anything.")] = "",
     data: Annotated[Path | None, typer.Option(help="The data set of the chosen claims; by default the town.")] = None,
     scale: Annotated[
         Scale | None, typer.Option(help="The paper's settings, or small ones; by default paper with --data.")
@@ -133,7 +133,7 @@ class Ledger:
 
 
 def _fits(claim: Claim, name: str) -> bool:
-    return fnmatchcase(claim.id, name) or fnmatchcase(claim.id.partition("/")[2], name)
+    return any(fnmatchcase(known, name) for known in (claim.id, claim.id.partition("/")[2], claim.recipe))
 
 
 def _as_dict(claim: Claim, paper: float | None, unit: str) -> dict[str, Any]:

@@ -211,7 +211,7 @@ def read_plan(
         experiments[name] = Experiment.from_table(override(made, last), name)
     about = " ".join(str(table.get("about", "")).split())
     title = (paper.title if paper else "") or str(table.get("name", path.stem))
-    words = str((small or {}).get("about", "")) if data is None else f"the recipe's small settings, on {data}"
+    words = str((small or {}).get("about", "")) if data is None else f"the recipe's small settings, on {data.name}"
     whole = Experiment.from_table(override(table, last), path.stem) if paper is not None and paper.split else None
     changed = ", ".join(f"{key} = {value}" for key, value in (changes or {}).items())
     return Plan(path.stem, title, about, paper, chosen, words, cells, experiments, whole, changed)
