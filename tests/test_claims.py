@@ -214,6 +214,9 @@ def test_list(capsys):
     assert found["fedtour/fedtour-above-gossip"]["unit"] == "points"
     assert main(["claims", "--list", "--paper", "fedtour", "--only", "fedtour/gossip-*,*-saturates"]) == 0
     assert "4 claims" in " ".join(capsys.readouterr().out.split())
+    assert main(["claims", "--list", "--json", "--only", "fedtour/figure5,psg/table2"]) == 0
+    recipes = [each["recipe"] for each in json.loads(capsys.readouterr().out)["claims"]]
+    assert recipes == ["fedtour/figure5"] * 5 + ["psg/table2"] * 7
     assert main(["claims", "--list", "--paper", "fedtour", "--only", "fedtour/gossip-help"]) == 2
     assert "did you mean 'fedtour/gossip-helps'" in " ".join(capsys.readouterr().err.split())
     assert main(["claims", "--list", "--paper", "fedtours"]) == 2
