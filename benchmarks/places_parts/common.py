@@ -46,7 +46,7 @@ def _played(plan, folder, machine):
         for name, experiment in plan.items():
             yield name, _play_one(folder / name, experiment.to_toml(), machine)
         return
-    processes = ProcessPoolExecutor(machine, multiprocessing.get_context("spawn"), initializer=_one_thread)
+    processes = ProcessPoolExecutor(machine, multiprocessing.get_context("spawn"), initializer=_begin)
     try:
         runs = {processes.submit(_play_one, folder / name, e.to_toml()): name for name, e in plan.items()}
         for run in as_completed(runs):
@@ -55,9 +55,12 @@ def _played(plan, folder, machine):
         processes.shutdown(cancel_futures=True)
 
 
-def _one_thread():
+def _begin():
     import torch
 
+    from wayfare.worker import die_with_parent
+
+    die_with_parent(os.getppid())
     torch.set_num_threads(1)
 
 
