@@ -128,3 +128,18 @@ def test_broken_files_are_refused(tmp_path, monkeypatch):
     _mat(file, SMALL, mean=False)
     with pytest.raises(DataError, match="no mean"):
         vggf.read(file)
+
+
+@pytest.mark.parametrize("words", [2, 9], ids=["few words", "many words"])
+def test_empty_columns_of_bags_change_nothing(words):
+    """The same numbers and gradients as the plain layers, whether or not columns are left out."""
+    torch.manual_seed(0)
+    net, bags = Layers(12, 5, 3), torch.zeros(4, 12)
+    bags[:, torch.randperm(12)[:words]] = 1.0
+    plain = net.hash(net.hidden(bags).relu())
+    wanted = torch.autograd.grad(plain.square().sum(), list(net.parameters()))
+    said = net(bags)
+    torch.testing.assert_close(said, plain)
+    for mine, theirs in zip(torch.autograd.grad(said.square().sum(), list(net.parameters())), wanted, strict=True):
+        torch.testing.assert_close(mine, theirs)
+    assert net(torch.zeros(2, 12)).shape == (2, 3)  # texts without a known word
