@@ -40,7 +40,9 @@ _STUDY_SHEET = Sheet(
 def claims(
     list_: Annotated[bool, typer.Option("--list", help="Show the claims; nothing is run.")] = False,
     paper: Annotated[str, typer.Option(help="Only this paper's: fedvpr, fedtour, psg or fedcafe.")] = "",
-    only: Annotated[str, typer.Option(help="Only these claims, or these recipes'; comma-separated, * is anything.")] = "",
+    only: Annotated[
+        str, typer.Option(help="Only these claims or recipes, comma-separated; * stands for anything.")
+    ] = "",
     data: Annotated[Path | None, typer.Option(help="The data set of the chosen claims; by default the town.")] = None,
     scale: Annotated[
         Scale | None, typer.Option(help="The paper's settings, or small ones; by default paper with --data.")
