@@ -63,7 +63,7 @@ def measure(quick, machine, seeds=3, path=""):
 
 
 def targets(figures):
-    """The issue asks for the figures beside the paper's; what must hold is that the regressor knows something."""
+    """The figures stand beside the paper's; what must hold is that the regressor knows something."""
     from places_parts.common import at_most
 
     return [
