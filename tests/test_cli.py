@@ -94,7 +94,7 @@ def test_report_split_and_list(capsys):
     assert Path("split.html").exists() and Path("split.bin").exists()
 
 
-@pytest.mark.parametrize("what", ["recipes", "tasks", "strategies", "topologies", "partitions", "engines"])
+@pytest.mark.parametrize("what", ["recipes", "tasks", "strategies", "topologies", "exchanges", "partitions", "engines"])
 def test_list_shows_what_there_is(capsys, what):
     status, out, _ = call(capsys, "list", what, "--json")
     assert status == 0 and json.loads(out)[what]

@@ -7,11 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
+import wayfare.cli.reproduce as reproduce_module
 import wayfare.runner
 from streets import street
 from wayfare.cli import main
 from wayfare.cli.console import TimeLeft
 from wayfare.cli.reproduce import Scale, read_plan
+from wayfare.data import digits
 from wayfare.errors import ConfigError
 from wayfare.experiment import Experiment
 from wayfare.reports.compare import Spread
@@ -92,6 +94,21 @@ def call(capsys, *arguments):
 
 def reproduce(capsys, *more):
     return call(capsys, "reproduce", "toy.toml", "--engine", "local", "--track", "none", *more)
+
+
+# ---- running
+
+
+def test_cells_read_their_data_once_and_the_plan_keeps_none_of_it(capsys, monkeypatch):
+    """What a run has read goes with it: a table of many cells must not hold the data of each."""
+    reads, plans = [], []
+    monkeypatch.setattr("wayfare.tasks.objects.digits.load", lambda load=digits.load: (reads.append(1), load())[1])
+    real = reproduce_module.run_all
+    monkeypatch.setattr(reproduce_module, "run_all", lambda plan, *more: (plans.append(plan), real(plan, *more))[1])
+    toy()
+    assert reproduce(capsys, "--seeds", "2")[0] == 0
+    assert sum(len(plan) for plan in plans) == 4 and len(reads) == 1
+    assert all("_parts" not in vars(e.task) for plan in plans for e in plan.values())
 
 
 # ---- the recipes

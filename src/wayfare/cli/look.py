@@ -32,6 +32,7 @@ class Things(StrEnum):
     tasks = "tasks"
     strategies = "strategies"
     topologies = "topologies"
+    exchanges = "exchanges"
     partitions = "partitions"
     engines = "engines"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -100,10 +101,11 @@ def resume(
 
 def run_all(plan: dict[str, Experiment], folder: Path, machine: Any, track: list[str] | None) -> list[dict[str, Any]]:
     """Run experiments one after another on one engine, continuing what is begun and leaving what is done."""
+    from wayfare.experiment import Experiment
     from wayfare.runner import resume as continue_run
     from wayfare.runner import run as begin_run
 
-    summaries, left = [], TimeLeft()
+    summaries, left, task = [], TimeLeft(), None
     with interruptible("the same command again"), watching() as progress:
         for number, (name, experiment) in enumerate(plan.items(), start=1):
             place = folder / name
@@ -114,7 +116,10 @@ def run_all(plan: dict[str, Experiment], folder: Path, machine: Any, track: list
                     raise ConfigError(f"{place} holds a run with other settings: remove it, or choose another --out")
                 summaries.append(continue_run(place, machine, track=_track(track), listen=watch))
             else:
-                summaries.append(begin_run(experiment, place, machine, track=_track(track), listen=watch))
+                # of a copy, which goes with what it has read; the plan's experiments stay until the last has run
+                copy = Experiment.from_toml(experiment.to_toml())
+                task = task if task == copy.task else copy.task
+                summaries.append(begin_run(replace(copy, task=task), place, machine, track=_track(track), listen=watch))
             left.end(summaries[-1]["seconds"])
             _report(place)
     return summaries
