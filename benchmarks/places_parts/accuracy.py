@@ -74,12 +74,17 @@ def _changed(base, rounds, **changes):
 # ---- the town
 
 
+def _town_task(settings, path, cities=()):
+    return Places(
+        path, settings.town, height=settings.height, width=settings.width, architecture=settings.architecture,
+        margin=settings.margin, augment=settings.augment, statistics=settings.statistics, train=settings.train,
+        linear=settings.linear, test_cities=cities,
+    )  # fmt: skip
+
+
 def town_plan(settings, seeds, path):
     """Every run of the town's table: "cell/seed-0" -> experiment."""
-    task = Places(
-        path, settings.town, height=settings.height, width=settings.width, architecture=settings.architecture,
-        margin=settings.margin, augment=settings.augment, statistics=settings.statistics,
-    )  # fmt: skip
+    task = _town_task(settings, path)
     plan = {}
     for seed in range(seeds):
         base = _fedavg(task, settings, seed)
@@ -121,7 +126,29 @@ def town(settings, seeds, path, folder, machine):
             "seconds": float(np.mean([r.seconds for r in trained])) if trained else 0.0,
             "failed": [why for name, why in failed.items() if name.startswith(f"{run}/")],
         }  # fmt: skip
-    return {"rows": rows, "protocol": next(iter(records.values())).summary["protocol"], "orders": _orders(rows)}
+    cities = _cities(settings, seeds, path, folder / "cities", machine) if settings.other_cities else {}
+    protocol = next(iter(records.values())).summary["protocol"]
+    return {"rows": rows, "protocol": protocol, "orders": _orders(rows), "cities": cities}
+
+
+def _cities(settings, seeds, path, folder, machine):
+    """Each city in turn is the test, the others are trained on: R@1 by city, cell and seed."""
+    photos = _town_task(settings, path)._photographs()[0]
+    plan = {}
+    for city in sorted(set(photos.city)):
+        task = _town_task(settings, path, (str(city),))
+        for seed in range(seeds):
+            base = _fedavg(task, settings, seed)
+            other = _changed(base, settings.rounds, partition=Sequences(radius=settings.radius))
+            cells = {"fedavg": base, "random": other, "local": _alone_and_pooled(base, settings)["local"]}
+            plan |= {f"{city}/{cell}/seed-{seed}": experiment for cell, experiment in cells.items()}
+    records, _ = play(plan, folder, machine)
+    found = {}
+    for name, record in records.items():
+        city, cell, seed = name.split("/")
+        of_city = found.setdefault(city, {"untrained": {"any": 100 * record.rounds[0].metrics["test/R@1"]}})
+        of_city.setdefault(cell, {})[seed] = 100 * record.rounds[-1].metrics["test/R@1"]
+    return found
 
 
 def town_targets(figures):
@@ -175,6 +202,13 @@ def show_town(figures, out):
             noise = "" if order["error"] is None else f" ± {order['error']:.1f} (standard error over seeds)"
             out.print(f"  not as in the paper: {above['label']} over {below['label']}: {order['gap']:+.1f}{noise}",
                       highlight=False, soft_wrap=True)  # fmt: skip
+    if cities := figures["cities"]:
+        out.print("each city tested on in turn, R@1:", highlight=False)
+        table = Table("", *cities)
+        for cell in ("untrained", "local", "random", "fedavg"):
+            values = [plus_minus(spread(list(of_city[cell].values()))) for of_city in cities.values()]
+            table.add_row(TOWN_CELLS[cell][0], *values)
+        out.print(table)
 
 
 # ---- real photographs
