@@ -36,7 +36,9 @@ TOWN = {
     "architecture": "efficientnet_lite0_stage5",
     "train": "head",  # pooling and a linear layer on ImageNet's features: whole stages learn 2,000 photos by heart
     "linear": True,
-    "radius": 50.0,  # metres of a client; the number of clients of the other splits follows from it
+    # metres of a client; the number of clients of the other splits follows from it. With 50 all negatives of a photo show
+    # much of what it shows itself
+    "radius": 100.0,
     "rounds": 60,
     "per_round": 5,
     "batch_size": 2,  # triplets
