@@ -36,8 +36,8 @@ TOWN = {
     "architecture": "efficientnet_lite0_stage5",
     "train": "head",  # pooling and a linear layer on ImageNet's features: whole stages learn 2,000 photos by heart
     "linear": True,
-    # metres of a client; the number of clients of the other splits follows from it. With 50 all negatives of a photo show
-    # much of what it shows itself
+    # metres of a client, from which the number of clients of the other splits follows; with 50 m all negatives of a
+    # photo show much of what it shows itself
     "radius": 100.0,
     "rounds": 60,
     "per_round": 5,
