@@ -108,6 +108,8 @@ class _Run:
             self._write_beginning(spec, machine)
             state = store.latest(lambda text: self.listen("warning", {"text": text}))
             machine.open(spec, str(store.folder), self.bench)
+            if hasattr(machine, "rest"):
+                stack.callback(machine.rest)
             if hasattr(machine, "deal_by"):
                 machine.deal_by(self.crowd.size_of)
             self.federation = federation = Federation(
@@ -229,6 +231,8 @@ class _Run:
             best = _model_file(round.state, round.number)
             line["best_sha256"] = hashlib.sha256(best).hexdigest()
             self.store.write("best.safetensors", best)
+        if not self.experiment.evaluation.patience:  # or this may be the last round, after which nobody must train on
+            self._foretell(round, "writing")
         self.store.commit(line, round.state)
         self._remembering |= set(traffic.kept)
         for watcher in watchers:
@@ -271,18 +275,18 @@ class _Run:
             metrics = self.experiment.task.evaluate(net, None)
             round.metrics |= {f"test/{name}": float(value) for name, value in metrics.items()}
         if judges and settings.holdout > 0:
-            self._foretell(round)
+            self._foretell(round, "judging")
             means, round.per_client = self._ask(round, "clients", judges, "holdout")
             round.metrics |= means
         if self.crowd.validation:
             round.metrics |= self._ask(round, "validation", self.crowd.validation, "all")[0]
 
-    def _foretell(self, round: Round) -> None:
-        """Where messages are slow, devices that judge a model may train it on in the same one."""
-        engine: Any = self.federation.engine
-        topology, after = self.experiment.topology, round.number + 1
-        if after <= self.rounds and getattr(engine, "slow", False) and hasattr(topology, "ahead"):
-            engine.foresee("train", topology.ahead(self.federation, round.state, after), after)
+    def _foretell(self, round: Round, before: str) -> None:
+        """Tell an engine that wants to know it then what the next round will ask."""
+        engine, topology, after = self.federation.engine, self.experiment.topology, round.number + 1
+        if getattr(engine, "foresees", "") == before and hasattr(topology, "ahead") and after <= self.rounds:
+            requests = topology.ahead(self.federation, round.state, after)
+            engine.foresee("train", requests, after, self.experiment.policy.deadline)  # type: ignore[attr-defined]
 
     def _ask(
         self, round: Round, scope: str, ids: list[str], split: str

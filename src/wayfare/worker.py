@@ -10,12 +10,10 @@ import contextlib
 import ctypes
 import faulthandler
 import json
-import math
 import os
 import signal
 import socket
 import sys
-import time
 import traceback
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -124,8 +122,7 @@ def die_with_parent(parent: int) -> None:
 
 def answer(bench: Bench, frame: dict[str, Any]) -> dict[str, Any]:
     """Run one program and leave its reply in shared memory."""
-    deadline = time.monotonic() + frame["seconds"] if math.isfinite(frame["seconds"]) else math.inf
-    reply = perform(bench, frame["do"], frame["device"], shared.get(frame["message"]), deadline)
+    reply = perform(bench, frame["do"], frame["device"], shared.get(frame["message"]), frame["deadline"])
     if isinstance(reply, Failure):
         return {"failed": reply.reason, "detail": reply.detail}
     return {"reply": shared.put(reply, Path(frame["reply"]))}

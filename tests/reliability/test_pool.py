@@ -6,6 +6,7 @@ import gc
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,11 +18,14 @@ import torch
 
 from faults import Dawdles, Dies, DiesLater, Differs, Fails, Stops, complete_lines, go, outcome, tiny
 from wayfare.core.bundle import Bundle
+from wayfare.core.memory import Memories
 from wayfare.core.protocols import Policy
+from wayfare.core.store import Store
 from wayfare.engines import pool as pool_module
 from wayfare.engines import shared
 from wayfare.engines.pool import Pool
 from wayfare.errors import DeviceError, StoreError
+from wayfare.experiment import Evaluation
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.scaffold import Scaffold
 
@@ -79,7 +83,7 @@ def tidy(pool):
     assert unused(pool)
     assert len(pool.files) <= 5 * pool.workers
     assert len(pool.pids) == 2
-    assert all(worker.job is None for worker in pool._crew)
+    assert not any(worker.jobs for worker in pool._crew)
 
 
 def unused(pool):
@@ -111,6 +115,97 @@ def soon(condition, seconds=20.0):
     while not condition() and time.monotonic() < end:
         time.sleep(0.05)
     return condition()
+
+
+# ---- no worker waits for another
+
+
+def test_the_next_round_begins_while_the_last_is_written(pool, expected, tmp_path, monkeypatch):
+    """Every round but the last; and what that leaves if the power fails just then is mended to the same bits."""
+    real, busy, left = Store.commit, [], []
+
+    def commit(store, line, state):
+        busy.append(sum(len(worker.jobs) for worker in pool._crew))
+        assert soon(lambda: all(worker.pipe.poll() for worker in pool._crew if worker.jobs))  # it is done already
+        left.append(shutil.copytree(store.folder, tmp_path / f"left-{line['round']}"))
+        real(store, line, state)
+
+    whole = go(tiny(Scaffold(), rounds=4), tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "commit", commit)
+        assert go(tiny(Scaffold(), rounds=4), tmp_path / "run", pool)["model_sha256"] == whole["model_sha256"]
+    assert busy == [2, 2, 2, 2, 0]
+    for round, folder in enumerate(left):
+        ahead = list(folder.glob(f"memory/*/*@{round + 1}"))
+        assert len(lines(folder)) == round and len(ahead) == busy[round]
+        go(tiny(Scaffold(), rounds=4), folder, "local")
+        assert outcome(folder) == outcome(tmp_path / "whole")
+
+
+def test_memories_outlive_a_damaged_checkpoint_of_a_round_that_was_overtaken(tmp_path):
+    """Round 4 is being trained, 3 is not yet on record, and 2 turns out to be damaged: what 1 left is needed."""
+    memories = Memories(tmp_path)
+    for round in range(1, 5):
+        memories.save("c0", round, Bundle({}, {"round": round}))
+    memories.rewind(1)
+    assert memories.load("c0", 1).values == {"round": 1}
+
+
+def test_a_run_that_may_stop_early_begins_nothing_that_it_may_not_need(pool, expected, tmp_path, monkeypatch):
+    foreseen = []
+    monkeypatch.setattr(pool, "foresee", lambda *more: foreseen.append(more))
+    watched = Evaluation(every=1, test=False, clients=2, monitor="clients/loss", patience=1)
+    go(tiny(FedAvg(), evaluation=watched), tmp_path / "run", pool)
+    assert not foreseen
+    go(tiny(FedAvg()), tmp_path / "other", pool)
+    assert [more[2] for more in foreseen] == [1, 2, 3]
+
+
+def test_what_was_foretold_and_is_not_asked(pool, expected, tmp_path):
+    """Another program, or nothing at all: whoever had begun is stopped. Another message is a mistake, and told."""
+    go(tiny(FedAvg()), tmp_path / "run", pool)
+    message = Bundle.unpack((tmp_path / "run" / "model.safetensors").read_bytes()).only("model")
+    asked = Bundle(message.tensors, {"round": 4})
+    pool.foresee("train", [("c0", message), ("c1", message)], 4, 60.0)
+    assert [len(worker.jobs) for worker in pool._crew] == [1, 1]
+    replies = dict(pool.call("evaluate", [("c0", Bundle(asked.tensors, {**asked.values, "split": "test"}))], math.inf))
+    assert "metric/accuracy" in replies["c0"].values
+    pool.foresee("train", [("c0", message)], 4, 60.0)
+    pool.rest()
+    pool.foresee("train", [("c0", message)], 4, 60.0)
+    with pytest.raises(RuntimeError, match="device 'c0' was foretold a message, and 'c1' is asked another"):
+        list(pool.call("train", [("c1", asked)], math.inf))
+    pool.foresee("train", [("c0", message)], 4, 60.0)
+    with pytest.raises(RuntimeError, match="foretold"):
+        list(pool.call("train", [("c0", Bundle(message.tensors, {"round": 5}))], math.inf))
+
+
+def test_orders_wait_at_the_workers_while_there_are_many(pool, expected, tmp_path, monkeypatch):
+    """A worker has the next job before it is done with one, but for the last few; an order that is long waits here."""
+    experiment, queued = tiny(FedAvg(), clients=12, rounds=1), []
+    real = pool._start
+
+    def start(worker, *more):
+        queued.append(len(worker.jobs))
+        real(worker, *more)
+
+    monkeypatch.setattr(pool, "_start", start)
+    whole = go(experiment, tmp_path / "local")
+    assert go(experiment, tmp_path / "run", pool)["model_sha256"] == whole["model_sha256"]
+    assert len(queued) == 12 and max(queued) == 1 and queued.count(1) >= 4
+    assert queued[-2:] == [0, 0]
+    queued.clear()
+    monkeypatch.setattr(pool_module, "_LIGHT", 100)
+    assert go(experiment, tmp_path / "long", pool)["model_sha256"] == whole["model_sha256"]
+    assert queued == [0] * 12
+
+
+def test_an_order_that_waits_at_a_worker_that_dies(pool, expected, tmp_path):
+    """It is given to another, and it is not its fault."""
+    devices = tuple(f"c{number}" for number in range(12))
+    summary = go(tiny(Dies(devices=devices[:3], once=str(tmp_path)), clients=12), tmp_path / "run", pool)
+    whole = go(tiny(FedAvg(), clients=12), tmp_path / "whole")
+    assert summary["model_sha256"] == whole["model_sha256"] and summary["refused"] == 0
 
 
 # ---- workers that hang

@@ -61,6 +61,14 @@ class Bundle:
         tensors = sum(t.nbytes for weights in self.tensors.values() for t in weights.values())
         return tensors + sum(len(v) if isinstance(v, str) else 8 for v in self.values.values())
 
+    def is_same(self, other: Bundle, but_for_values: bool = False) -> bool:
+        """Whether both hold the same tensors, and the same values."""
+        if not but_for_values and self.values != other.values:
+            return False
+        return self.tensors.keys() == other.tensors.keys() and all(
+            _is_same(weights, other[section]) for section, weights in self.tensors.items()
+        )
+
     def pack(self) -> bytes:
         """One safetensors file; equal bundles give equal bytes."""
         for section in self.tensors:
@@ -98,6 +106,13 @@ class Bundle:
 
     def _items(self) -> Iterable[tuple[str, str, Tensor]]:
         return ((section, name, t) for section, weights in self.tensors.items() for name, t in weights.items())
+
+
+def _is_same(one: Weights, other: Weights) -> bool:
+    if one is other:
+        return True
+    pairs = ((tensor, other[name]) for name, tensor in one.items() if name in other)
+    return one.keys() == other.keys() and all(a is b or torch.equal(a, b) for a, b in pairs)
 
 
 def plain(tensor: Tensor) -> Tensor:

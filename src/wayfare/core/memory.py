@@ -38,7 +38,8 @@ class Memories:
     def save(self, device: str, round: int, memory: Bundle) -> None:
         """Remember, and forget what no restart can need."""
         disk.write(self._path(device, round), seal(memory))
-        settled = [version for version in self._versions(device) if version <= round - KEEP]
+        # the round before this one may not have been committed yet, and of those before it one may be taken back
+        settled = [version for version in self._versions(device) if version < round - KEEP]
         for version in settled[:-1]:
             disk.remove(self._path(device, version))
 

@@ -15,7 +15,7 @@ import socket
 import struct
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -101,17 +101,18 @@ class Worker:
     born: int
     number: int
     pipe: Connection
-    job: Any = None  # what it is doing
-    reply: str = ""  # the file in which it leaves its answer
+    jobs: list[Any] = field(default_factory=list)  # what it is doing, and what it does then
 
     @property
     def pid(self) -> int | None:
         """Its process, until it is stopped; None if its nursery is dead."""
         return self.nursery.ask(PID, self.born, self.number)
 
-    def send(self, frame: dict[str, Any]) -> None:
-        """Tell it something; OSError if it is gone."""
-        self.pipe.send_bytes(json.dumps(frame).encode())
+    def send(self, frame: dict[str, Any]) -> int:
+        """Tell it something, of so many bytes; OSError if it is gone."""
+        data = json.dumps(frame).encode()
+        self.pipe.send_bytes(data)
+        return len(data)
 
     def stop(self) -> int:
         """End it at once; returns its exit status."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
@@ -80,17 +80,17 @@ class Flower(AbstractContextManager["Flower"]):
             self._warm_up()
 
     @property
-    def slow(self) -> bool:
-        """Whether a message takes seconds: then it is worth saying what will be asked next."""
-        return self._link is not None and not self._link.ours
+    def foresees(self) -> str:
+        """Before what it wants to know what will be asked next: where a message takes seconds, one can ask twice."""
+        return "judging" if self._link is not None and not self._link.ours else ""
 
-    def foresee(self, program: str, requests: Mapping[str, Bundle], round: int) -> None:
+    def foresee(self, program: str, requests: Iterable[tuple[str, Bundle]], round: int, seconds: float) -> None:
         """What will be asked next. A node that is asked something else about the same tensors first does this as well.
 
         It changes no result: what a device does depends on what it is told and on what it knew before that round, and
         what nobody asks for in the end is not used.
         """
-        told = {id: Bundle(message.tensors, {**message.values, "round": round}) for id, message in requests.items()}
+        told = {id: Bundle(message.tensors, {**message.values, "round": round}) for id, message in requests}
         self._next, self._early = (program, told), {}
 
     def call(
@@ -154,7 +154,7 @@ class Flower(AbstractContextManager["Flower"]):
                 "until": time.time() + left if link.ours else 0.0, "desk": desk,
             }  # fmt: skip
             parts, after = writer.write(message), self._next[1].get(device)
-            if program != self._next[0] and after is not None and _is_same(after, message, but_for_values=True):
+            if program != self._next[0] and after is not None and after.is_same(message, but_for_values=True):
                 call["then"] = self._next[0]
                 parts[records.THEN] = records.values(after)
             content = RecordDict({"call": ConfigRecord(call), **parts})
@@ -200,7 +200,7 @@ class Flower(AbstractContextManager["Flower"]):
         return {
             order: (device, self._early.pop(device))
             for order, device, message in fresh
-            if device in self._early and device in foreseen and _is_same(foreseen[device], message)
+            if device in self._early and device in foreseen and foreseen[device].is_same(message)
         }
 
     def _connect(self) -> Link:
@@ -229,12 +229,6 @@ class Flower(AbstractContextManager["Flower"]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _is_same(one: Bundle, other: Bundle, but_for_values: bool = False) -> bool:
-    """Whether two bundles hold the very same sections, and equal values."""
-    same = one.tensors.keys() == other.tensors.keys() and all(one[name] is other[name] for name in one.tensors)
-    return same and (but_for_values or one.values == other.values)
 
 
 def _opened(reply: Any, ours: bool) -> Bundle | Failure:

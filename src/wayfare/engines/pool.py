@@ -15,8 +15,9 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import TracebackType
@@ -40,10 +41,13 @@ class _Job:
     message: dict[str, Any]
     size: int
     tries: int = 0
+    reply: str = ""  # the file in which the answer is left
 
 
 class Pool(AbstractContextManager["Pool"]):
     """Runs devices on this machine's cores."""
+
+    foresees = "writing"  # a round to the disk: the workers then begin with the next one
 
     def __init__(self, workers: int = 0, crew: list[Worker] | None = None) -> None:
         self._crew = crew or hire_all(workers)
@@ -51,15 +55,18 @@ class Pool(AbstractContextManager["Pool"]):
         self.replaced = 0
         self._folder = shared.folder()
         self._files = 0
+        self._frame = 0  # bytes of the last order that was given
         self._free: list[str] = []  # files for replies that nobody looks at any more
         self._opening: dict[str, Any] | None = None
         self._size: Callable[[str], int] = lambda id: 0
+        self._ahead: _Ahead | None = None
         self._threads = torch.get_num_threads()
 
     def open(self, spec: str, folder: str, bench: Callable[[], Bench]) -> None:
         """Serve this experiment from now on; the workers build it themselves."""
         torch.set_num_threads(1)
         keep_freed_memory()
+        self.rest()
         while self._free:  # the next models may be of another size
             Path(self._free.pop()).unlink(missing_ok=True)
         self._opening = {"open": spec, "folder": folder}
@@ -73,28 +80,53 @@ class Pool(AbstractContextManager["Pool"]):
         """How large a device's work is: the larger ones of a window are started first."""
         self._size = size
 
+    def foresee(self, program: str, requests: Iterable[tuple[str, Bundle]], round: int, seconds: float) -> None:
+        """What will be asked next: the workers begin with it while the caller still does something else.
+
+        It changes no result: what a device does depends on what it is told and on what it knew before that round.
+        """
+        self.rest()
+        self._ahead = ahead = _Ahead(program, _Messages(self._folder))
+        first = list(enumerate(islice(requests, _WINDOW * self.workers)))
+        deadline = time.monotonic() + seconds
+        for worker in self._idle()[: len(first)]:
+            order, (device, message) = first.pop(max(range(len(first)), key=lambda i: self._size(first[i][1][0])))
+            ahead.told[order] = device, Bundle(message.tensors, {**message.values, "round": round})
+            job = _Job(order, device, ahead.messages.put(ahead.told[order][1]), 0)
+            self._start(worker, program, job, ahead.running, deadline)
+
+    def rest(self) -> None:
+        """What was foreseen will not be asked: whoever works on it stops at once."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            for worker in ahead.running.values():
+                self._replace(worker)
+            ahead.messages.clear()
+
     def call(
         self, program: str, requests: Iterable[tuple[str, Bundle]], deadline: float
     ) -> Iterator[tuple[str, Bundle | Failure]]:
-        source = enumerate(requests)
+        if self._ahead is not None and self._ahead.program != program:
+            self.rest()
+        ahead, self._ahead = self._ahead or _Ahead(program, _Messages(self._folder)), None
+        messages, running = ahead.messages, ahead.running
         window: list[_Job] = []  # asked, not yet started
         done: dict[int, tuple[str, Bundle | Failure]] = {}  # answered, not yet handed out
-        running: dict[Connection, Worker] = {}
-        messages = _Messages(self._folder)
-        handed, exhausted = 0, False
+        source, asked, handed, exhausted = iter(requests), 0, 0, False
         try:
             while True:
-                while not exhausted and len(window) + len(running) + len(done) < 4 * self.workers:
+                while not exhausted and asked - handed < _WINDOW * self.workers:
                     item = next(source, None)
                     if item is None:
                         exhausted = True
                         break
-                    order, (device, message) = item
-                    window.append(_Job(order, device, messages.put(message), self._size(device)))
-                for worker in self._idle():
+                    if not ahead.has(asked, *item):
+                        window.append(_Job(asked, item[0], messages.put(item[1]), self._size(item[0])))
+                    asked += 1
+                for worker in self._idle(len(window)):
                     if window:
                         self._start(worker, program, window.pop(_largest(window)), running, deadline)
-                while handed in done:
+                while handed < asked and handed in done:
                     yield done.pop(handed)
                     handed += 1
                 if not running and not window:
@@ -106,22 +138,29 @@ class Pool(AbstractContextManager["Pool"]):
                     done[job.order] = (job.device, reply)
         finally:
             for worker in self._crew[:]:
-                if worker.job is not None:  # the caller left early: what it is doing is of no use any more
+                if worker.jobs:  # the caller left early: what it is doing is of no use any more
                     self._replace(worker)
             messages.clear()
 
-    def _idle(self) -> list[Worker]:
-        return [worker for worker in self._crew if worker.job is None]
+    def _idle(self, waiting: int = 0) -> list[Worker]:
+        """Who can be given something: while much is waiting, also those with one job, so that none waits for the next.
+
+        What lies in a pipe must not fill it: two ends that both wait for room would do so for ever.
+        """
+        idle = [worker for worker in self._crew if not worker.jobs]
+        if waiting - len(idle) > self.workers and self._frame < _LIGHT:
+            idle += [worker for worker in self._crew if len(worker.jobs) == 1]
+        return idle
 
     def _start(
         self, worker: Worker, program: str, job: _Job, running: dict[Connection, Worker], deadline: float
     ) -> None:
-        worker.job, worker.reply = job, self._free.pop() if self._free else self._new_file()
-        left = deadline - time.monotonic()
-        frame = {"do": program, "device": job.device, "message": job.message, "reply": worker.reply, "seconds": left}
+        job.reply = self._free.pop() if self._free else self._new_file()
+        worker.jobs.append(job)
         running[worker.pipe] = worker
+        frame = {"do": program, "device": job.device, "message": job.message, "reply": job.reply, "deadline": deadline}
         with contextlib.suppress(OSError):  # a worker that is gone shows up as end-of-file in _collect
-            worker.send(frame)
+            self._frame = worker.send(frame)
 
     def _collect(
         self, running: dict[Connection, Worker], window: list[_Job], deadline: float
@@ -131,28 +170,31 @@ class Pool(AbstractContextManager["Pool"]):
         if not ready and left <= 0:
             for pipe, worker in list(running.items()):
                 del running[pipe]
-                yield worker.job, Failure("late: no reply before the round's deadline")
+                for job in worker.jobs:
+                    yield job, Failure("late: no reply before the round's deadline")
                 self._replace(worker)
             while window:
                 yield window.pop(), Failure("late: not started before the round's deadline")
-        for worker in [running.pop(pipe) for pipe in list(running) if pipe in ready]:
-            job, worker.job = worker.job, None
-            if job is None:
-                continue
+        for pipe, worker in [(pipe, worker) for pipe, worker in running.items() if pipe in ready]:
             try:
-                frame = json.loads(worker.pipe.recv_bytes())
+                frame = json.loads(pipe.recv_bytes())
             except (EOFError, OSError):
+                del running[pipe]
+                job, *untried = worker.jobs
                 status = self._replace(worker)
                 job.tries += 1
                 if job.tries < 2:
-                    window.insert(0, job)
+                    untried.insert(0, job)
                 else:
                     yield job, Failure(f"its worker process died twice (exit status {status})")
+                window[:0] = untried
                 continue
             if "stopped" in frame:
                 raise StoreError(frame["stopped"])
-            free = partial(self._free.append, worker.reply)
-            worker.reply = ""
+            job = worker.jobs.pop(0)
+            if not worker.jobs:
+                del running[pipe]
+            free = partial(self._free.append, job.reply)
             if "failed" in frame:
                 free()
                 yield job, Failure(frame["failed"], frame["detail"])
@@ -165,8 +207,8 @@ class Pool(AbstractContextManager["Pool"]):
 
     def _replace(self, worker: Worker) -> int:
         status = worker.stop()
-        if worker.reply:
-            Path(worker.reply).unlink(missing_ok=True)
+        for job in worker.jobs:
+            Path(job.reply).unlink(missing_ok=True)
         self.replaced += 1
         fresh = worker.nursery.hire()
         if self._opening is not None:
@@ -188,6 +230,8 @@ class Pool(AbstractContextManager["Pool"]):
         self.close()
 
 
+_WINDOW = 4  # requests for each worker that are asked and not yet handed out, at most
+_LIGHT = 2**15  # bytes of an order that may wait in a pipe
 _NAP = 60.0
 _GRACE = 5.0  # a worker stops by itself at the deadline; this long after it, it is killed
 
@@ -229,3 +273,22 @@ class _Messages:
     def clear(self) -> None:
         self._users.clear()
         self._forget_unused()
+
+
+@dataclass
+class _Ahead:
+    """What workers do before it is asked."""
+
+    program: str
+    messages: _Messages
+    running: dict[Connection, Worker] = field(default_factory=dict)
+    told: dict[int, tuple[str, Bundle]] = field(default_factory=dict)  # by its place in the order
+
+    def has(self, order: int, device: str, message: Bundle) -> bool:
+        """Whether this request is among it."""
+        if order not in self.told:
+            return False
+        foreseen, told = self.told.pop(order)
+        if foreseen != device or not told.is_same(message):
+            raise RuntimeError(f"device {foreseen!r} was foretold a message, and {device!r} is asked another")
+        return True

@@ -24,18 +24,17 @@ class Server:
         strategy = federation.strategy
         for number in range(first, federation.rounds + 1):
             traffic = federation.traffic(number)
-            requests = ((id, strategy.send(state, id)) for id in self._chosen(federation, number))
-            void = False
+            requests, void = self.ahead(federation, state, number), False
             try:
                 state = strategy.merge(state, traffic.ask("train", requests, strategy.expects(state)))
             except QuorumError:
                 void = True
             yield Round(number, state, traffic, void)
 
-    def ahead(self, federation: Federation, state: Bundle, number: int) -> dict[str, Bundle]:
-        """What devices will be told in that round if this is the state before it."""
+    def ahead(self, federation: Federation, state: Bundle, number: int) -> Iterator[tuple[str, Bundle]]:
+        """What devices are told in that round if this is the state before it."""
         chosen, send = self._chosen(federation, number), federation.strategy.send
-        return {id: send(state, id) for id in chosen}
+        return ((id, send(state, id)) for id in chosen)
 
     def _chosen(self, federation: Federation, number: int) -> list[str]:
         everyone, rng = federation.population, rng_for(federation.seed, number, "choose")
