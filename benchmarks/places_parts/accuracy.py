@@ -233,7 +233,8 @@ def _bgu_task(settings, path, test, folds, fold):
     return Places(
         str(path), queries="night", test=test, folds=folds, fold=fold, strip=settings.strip, piece=settings.piece,
         height=192, width=144, radius=10.0, positive_radius=10.0, negative_radius=settings.negative_radius,
-        margin=settings.margin, augment=settings.augment, statistics=settings.statistics,
+        margin=settings.margin, augment=settings.augment, statistics=settings.statistics, train=settings.train,
+        linear=settings.linear, warmup=settings.warmup,
     )  # fmt: skip
 
 
