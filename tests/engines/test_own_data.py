@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 import households
+from album import Photo, write_msls
 from grids import Grid, job, said
 from wayfare.core.protocols import Training
 from wayfare.core.seeds import rng_for
@@ -231,6 +232,20 @@ def test_photographs_of_places_on_nodes(identity, tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "run/rounds.jsonl").read_text().splitlines()]
     spreads = [line["metrics"]["test/spread"] for line in lines if "test/spread" in line["metrics"]]
     assert len(spreads) == 2 and spreads[0] != spreads[1]
+
+
+def test_a_device_with_one_city_that_is_not_the_one_tested_on(tmp_path):
+    """The cities that the server tests on need not be in a device's folder, nor be held back there."""
+
+    def drives(role):
+        return [Photo(place, role == "query", 30.0 * place, 0.0, f"{place % 2}") for place in range(4)]
+
+    cities = {city: {role: drives(role) for role in ("query", "database")} for city in ("alba", "zeta")}
+    task = replace(Places.example(), path=str(write_msls(tmp_path / "all", cities)), test_cities=("zeta",))
+    assert task.samples == 8
+    for city in cities:
+        mine = write_msls(tmp_path / city, {city: cities[city]})
+        assert at(task, mine).samples == 8
 
 
 # ---- faces, and classes

@@ -14,7 +14,7 @@ from wayfare.data.partition.joined import Joined
 from wayfare.deploy.household import digest_of, settled
 from wayfare.engines.flower import Flower
 from wayfare.engines.flower_deployment import Deployment, Guest, greet
-from wayfare.errors import ConfigError
+from wayfare.errors import ConfigError, DeviceError, WayfareError
 from wayfare.experiment import Experiment
 from wayfare.runner import resume, run
 
@@ -44,9 +44,13 @@ def play(grid: Any, job: dict[str, Any], listen: Listener) -> dict[str, Any]:
     _note_nodes(folder, joined, homes)
     link = Deployment(grid, experiment.to_toml(), job["run"], homes, ids)
     with Flower(workers=len(homes), link=link) as engine:
-        if begun.exists():
-            return resume(folder, engine, rounds=job["rounds"] or None, listen=listen)
-        return run(experiment, folder, engine, listen=listen)
+        try:
+            if begun.exists():
+                return resume(folder, engine, rounds=job["rounds"] or None, listen=listen)
+            return run(experiment, folder, engine, listen=listen)
+        except DeviceError as error:
+            who = {id: name for name, id in ids.items()}.get(error.device, error.device)
+            raise WayfareError(f"node {who!r}: {error}") from error
 
 
 def gather(

@@ -186,6 +186,11 @@ def _wait_until_up(listen: Address, certificates: Path | None, process: Any, log
             return  # it answers
         except OSError as error:
             reason = str(error)
+            if "CERTIFICATE_VERIFY_FAILED" in reason:
+                raise ConfigError(
+                    f"the certificate in {certificates} is not for {listen.near.host}: {reason}. "
+                    f"Make keys anew, in another folder: wayfare federate keys --host {listen.near.host} ..."
+                ) from error
         time.sleep(_LOOK)
     raise WayfareError(f"Flower's SuperLink does not answer on {listen.near}: {reason}")
 

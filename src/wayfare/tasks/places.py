@@ -149,7 +149,10 @@ class Places:
     def _photographs(self, progress: Any = None) -> tuple[PlacePhotos, Decoded]:
         """The whole table and its pictures, row by row."""
         if "_loaded" not in self.__dict__:
-            photos = _read(self._root(), self.test_cities, self.subtask, self.tolerance)
+            tested = (
+                () if self.own else self.test_cities
+            )  # those are the server's, and need not be in a device's folder
+            photos = _read(self._root(), tested, self.subtask, self.tolerance)
             images = decoded(photos.root, photos.paths(), (self.height, self.width), self.cache * _GIB, progress)
             if not len(images):
                 first = images.skipped[0]
