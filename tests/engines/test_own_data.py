@@ -240,9 +240,9 @@ def test_a_device_with_one_city_that_is_not_the_one_tested_on(tmp_path):
     def drives(role):
         return [Photo(place, role == "query", 30.0 * place, 0.0, f"{place % 2}") for place in range(4)]
 
-    cities = {city: {role: drives(role) for role in ("query", "database")} for city in ("alba", "zeta")}
+    cities = {city: {role: drives(role) for role in ("query", "database")} for city in ("alba", "mura", "zeta")}
     task = replace(Places.example(), path=str(write_msls(tmp_path / "all", cities)), test_cities=("zeta",))
-    assert task.samples == 8
+    assert task.samples == 16  # all of the two other cities
     for city in cities:
         mine = write_msls(tmp_path / city, {city: cities[city]})
         assert at(task, mine).samples == 8

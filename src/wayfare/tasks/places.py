@@ -360,7 +360,8 @@ def _read(root: Path, test_cities: tuple[str, ...], subtask: Any, tolerance: int
     """The photographs of an MSLS tree or of a folder of photos."""
     found = {item.layout: item.path for item in layouts.find(root)}
     if "msls" in found:
-        return msls.load(found["msls"], test_cities=test_cities, subtask=subtask or None)
+        kept = () if test_cities else None  # where cities to test on are named, all others are trained on
+        return msls.load(found["msls"], val_cities=kept, test_cities=test_cities, subtask=subtask or None)
     if "photos" in found:
         from wayfare.data import photos
 
