@@ -325,6 +325,7 @@ class Ordered(Pool):
     """
 
     backward = False
+    foresees = ""  # who is asked first would begin, whatever the name
 
     def __init__(self, workers: int) -> None:
         super().__init__(workers)

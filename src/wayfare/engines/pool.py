@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import TracebackType
@@ -87,12 +86,11 @@ class Pool(AbstractContextManager["Pool"]):
         """
         self.rest()
         self._ahead = ahead = _Ahead(program, _Messages(self._folder))
-        first = list(enumerate(islice(requests, _WINDOW * self.workers)))
-        deadline = time.monotonic() + seconds
-        for worker in self._idle()[: len(first)]:
-            order, (device, message) = first.pop(max(range(len(first)), key=lambda i: self._size(first[i][1][0])))
-            ahead.told[order] = device, Bundle(message.tensors, {**message.values, "round": round})
-            job = _Job(order, device, ahead.messages.put(ahead.told[order][1]), 0)
+        idle, deadline = self._idle(), time.monotonic() + seconds
+        for order, (worker, (device, message)) in enumerate(zip(idle, requests)):  # in this order: no request too many
+            told = Bundle(message.tensors, {**message.values, "round": round})
+            ahead.told[order] = device, told
+            job = _Job(order, device, ahead.messages.put(told), self._size(device))
             self._start(worker, program, job, ahead.running, deadline)
 
     def rest(self) -> None:
