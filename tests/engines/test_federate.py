@@ -1,15 +1,19 @@
 """A federation of real devices: nodes with folders of their own, in this process; as programs in test_federation."""
 
+import contextlib
 import fcntl
 import json
 import re
 import shlex
 import socket
+import ssl
 import stat
 import subprocess
+import threading
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -326,3 +330,25 @@ def test_keys(tmp_path):
     assert (tmp_path / "k/ca.crt").read_bytes() == before
     with pytest.raises(ConfigError, match="node's name"):
         make_keys(tmp_path / "k", ["../anna"], ["x"])
+
+
+@needs_flower
+def test_a_certificate_for_another_address(tmp_path):
+    """The server's own look at its port says so, and what to do, instead of waiting."""
+    from wayfare.deploy.keys import make_keys
+    from wayfare.deploy.server import Address, _wait_until_up
+
+    make_keys(tmp_path / "keys", ["anna"], ["elsewhere.example.org"])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "keys/server.pem", tmp_path / "keys/server.key")
+
+    def answer(listening):
+        with contextlib.suppress(OSError):
+            context.wrap_socket(listening.accept()[0], server_side=True).close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=answer, args=(listening,), daemon=True).start()
+        here = Address("127.0.0.1", listening.getsockname()[1])
+        process = SimpleNamespace(poll=lambda: None)
+        with pytest.raises(ConfigError, match=r"not for 127.0.0.1: .*federate keys --host 127.0.0.1"):
+            _wait_until_up(here, tmp_path / "keys", process, tmp_path / "log")

@@ -19,7 +19,7 @@ from wayfare.core.seeds import rng_for
 from wayfare.data.partition.file import File
 from wayfare.data.partition.split import Split
 from wayfare.deploy.household import digest_of, own, settled
-from wayfare.errors import ConfigError, DataError
+from wayfare.errors import ConfigError, DataError, WayfareError
 from wayfare.experiment import Evaluation, Experiment
 from wayfare.runner import run
 from wayfare.tasks.attributes import Attributes
@@ -232,6 +232,24 @@ def test_photographs_of_places_on_nodes(identity, tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "run/rounds.jsonl").read_text().splitlines()]
     spreads = [line["metrics"]["test/spread"] for line in lines if "test/spread" in line["metrics"]]
     assert len(spreads) == 2 and spreads[0] != spreads[1]
+
+
+@needs_flower
+def test_a_run_that_no_node_can_do_names_a_node(identity, tmp_path):
+    """Photographs a kilometre apart: nothing shows the same place, so there is nothing to train on."""
+    from wayfare.deploy.play import play
+
+    for name in ("all", *OWNERS):
+        (tmp_path / name).mkdir()
+        step = 0.0002 if name == "all" else 0.01
+        lines = ["file,lat,lon,sequence"]
+        for k in range(8):
+            Image.new("RGB", (48, 32), (k, 99, 99)).save(tmp_path / name / f"{k}.png")
+            lines.append(f"{k}.png,{46 + step * k},7.4,{k % 2}")
+        (tmp_path / name / "photos.csv").write_text("\n".join(lines))
+    task = replace(Places.example(), path=str(tmp_path / "all"), queries="half", test="sequences", folds=2)
+    with pytest.raises(WayfareError, match=r"^node 'anna': device 'c0', program 'train'"):
+        play(Grid(tmp_path, state=tmp_path / "state"), job(experiment(task), tmp_path / "run"), said([]))
 
 
 def test_a_device_with_one_city_that_is_not_the_one_tested_on(tmp_path):
