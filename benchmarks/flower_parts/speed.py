@@ -1,7 +1,8 @@
 """Seconds per round in Flower's simulation: our engine beside Flower's own FedAvg, the same clients, batches, weights.
 
 It is the work of `rounds.py` (benchmarks/peers), by turns, in two processes; ours with all that a run does: the gate,
-checkpoints, the record. `moved`, the norm of what the weights changed by, must be nearly the same.
+checkpoints, the record. That it is the same work shows in the training loss of the third round, which must be nearly the
+same: Flower's sums depend on the order of replies, and such differences grow from round to round.
 """
 
 import json
@@ -18,7 +19,8 @@ from places_parts.common import note
 PEERS = Path(__file__).resolve().parents[1] / "peers"
 RUNNERS = {"wayfare on Flower": ["wayfare_peer.py", "--engine", "flower"], "Flower's FedAvg": ["flower_peer.py"]}
 PROCESSES = 2
-NEAR = 1e-3  # Flower adds float32 numbers in the order in which replies come
+NEAR = 1e-3
+COMPARED = 2  # the round, counted from 0, whose loss is compared
 
 
 def measure(quick, out):
@@ -46,7 +48,7 @@ def _once(script, work, size, rounds):
     seconds = result["seconds_per_round"]
     return {
         "round": statistics.median(seconds), "cpu": result["cpu_seconds"] / len(seconds),
-        "first": result["first_round_end"], "moved": result["moved"],
+        "first": result["first_round_end"], "loss": result["train_loss"][COMPARED],
     }  # fmt: skip
 
 
@@ -57,9 +59,9 @@ def targets(figures):
         ratio = statistics.median(run[size][theirs]["round"] / run[size][ours]["round"] for run in figures["runs"])
         name = f"{size}: speed of a steady round beside Flower's own FedAvg"
         rows.append({"name": name, "value": ratio, "target": "at least 1", "met": ratio >= 1})
-        moved = max(abs(run[size][ours]["moved"] / run[size][theirs]["moved"] - 1) for run in figures["runs"])
-        rows.append({"name": f"{size}: difference in what was learnt", "value": moved, "target": f"at most {NEAR}",
-                     "met": moved <= NEAR})  # fmt: skip
+        apart = max(abs(run[size][ours]["loss"] / run[size][theirs]["loss"] - 1) for run in figures["runs"])
+        name = f"{size}: difference of the training loss in round {COMPARED + 1}"
+        rows.append({"name": name, "value": apart, "target": f"at most {NEAR}", "met": apart <= NEAR})
     return rows
 
 
