@@ -1,8 +1,8 @@
 """Seconds per round in Flower's simulation: our engine beside Flower's own FedAvg, the same clients, batches, weights.
 
 It is the work of `rounds.py` (benchmarks/peers), by turns, in two processes; ours with all that a run does: the gate,
-checkpoints, the record. That it is the same work shows in the training loss of the third round, which must be nearly the
-same: Flower's sums depend on the order of replies, and such differences grow from round to round.
+checkpoints, the record. That it is the same work shows in the training loss of the third round, which must be nearly
+the same; Flower's sums depend on the order of replies, and such differences grow from round to round.
 """
 
 import json
