@@ -62,7 +62,8 @@ def _pairs(archive, folder):
 
 
 def _changes(pairs, labels, base):
-    balance = {"task.base": base, "task.eta": 0.001 if base == "dcmh" else 100.0}  # as recipes/fedcafe/table2 has it
+    # DCMH as recipes/fedcafe/table2 has it; SHDCH's own gamma, 10, holds codes of 16 bits to the signs they begin with
+    balance = {"task.base": base} | ({"task.eta": 0.001} if base == "dcmh" else {"task.eta": 100.0, "task.gamma": 1.0})
     if pairs is None:
         return {"task.data": "sample", "task.features": "file"} | balance
     return {"task.data": "table", "task.path": str(pairs), "task.label_source": labels, "task.query": 1000,

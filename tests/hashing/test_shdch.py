@@ -79,8 +79,22 @@ def test_no_sweep_makes_it_worse_and_sweeps_end(seed):
 def test_a_bit_stays_where_both_values_are_as_good():
     classes = [shdch.first_codes(3, 4)]
     nothing = [torch.zeros(5, 3)] * 2
-    found = shdch.class_codes(classes, nothing, [torch.zeros(5, 4)], [1.0], 0.0, None, sweeps=5)
+    found = shdch.class_codes(classes, nothing, [torch.ones(5, 4)], [1.0], 0.0, None, sweeps=5)
     assert torch.equal(found[0], classes[0])
+
+
+@pytest.mark.parametrize("sizes", [(2, 3), (3,)])
+def test_codes_of_classes_without_pairs_stay(sizes):
+    """Others know more of them; those of the classes that are there come out as if these were all."""
+    classes, views, labels, weights, within = case(0, sizes=sizes, pairs=30)
+    there = labels[-1][:, 2] == 0
+    views, labels = [view[there] for view in views], [truth[there] for truth in labels]
+    for flip in (1, -1):
+        begun = [*classes[:-1], torch.cat([classes[-1][:, :2], flip * classes[-1][:, 2:]], 1)]
+        found = shdch.class_codes(begun, views, labels, weights, 0.0, within, sweeps=20)
+        assert torch.equal(found[-1][:, 2], flip * classes[-1][:, 2])
+    alone = shdch.class_codes([classes[-1][:, :2]], views, [labels[-1][:, :2]], weights[-1:], 0.0, None, sweeps=20)
+    assert torch.equal(found[-1][:, :2], alone[0]) and not torch.equal(alone[0], classes[-1][:, :2])
 
 
 def test_first_codes_are_everyones():

@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 
 from wayfare import Evaluation, Experiment, Training, run
 from wayfare.components import find
+from wayfare.core.bundle import Bundle
 from wayfare.core.protocols import Client
 from wayfare.core.seeds import rng_for
 from wayfare.data.partition.random import Random
@@ -203,10 +204,38 @@ def test_a_device_has_its_share_of_the_hierarchy(monkeypatch):
     told = []
     monkeypatch.setattr(shdch, "class_codes", lambda codes, *rest: told.append(rest[2:]) or codes)
     task = replace(EXAMPLE, base="shdch", sweeps=7)
-    next(task.steps(network(task), client(20), 8, {}, rng_for(0)))
-    next(one_level(task).steps(network(task), client(20), 8, {}, rng_for(0)))
+    for some in (task, one_level(task)):
+        assert list(some.steps(network(some), client(20), 8, {}, rng_for(0)))
     assert told[0][:2] == ((0.3, 0.7), 15.625) and told[0][3] == 7
     assert told[1][0] == (0.7,) and told[1][2] is None
+
+
+def test_class_codes_travel_with_the_network():
+    """A round begins with the signs of the received ones and leaves those of the last pass; DCMH has none."""
+    task = one_level(replace(EXAMPLE, base="shdch"))
+    net, memo = network(task), {}
+    first = shdch.first_codes(16, 4)
+    assert torch.equal(net.class_codes.double(), first)
+    net.class_codes.copy_(0.2 * first).neg_()  # what is left of votes on both sides
+    steps = task.steps(net, client(20), 8, memo, rng_for(0))
+    next(steps)
+    assert torch.equal(memo["buffers"].classes[0], -first)
+    list(steps)
+    assert torch.equal(net.class_codes.double(), memo["buffers"].classes[0])
+    assert not torch.equal(net.class_codes.double(), -first)
+    assert not dict(network(EXAMPLE).named_buffers())
+
+
+def test_the_server_counts_votes_on_class_codes():
+    """Of three clients two with 10 pairs each outvote one with 15: 20 / 35 - 15 / 35 = 1 / 7."""
+    votes = {"a": (10, 1.0), "b": (15, -1.0), "c": (10, 1.0)}
+    net, replies = network(replace(EXAMPLE, base="shdch")), []
+    for name, (n, vote) in votes.items():
+        model = {**net.state_dict(), "class_codes": torch.full((16, 6), vote)}
+        replies.append((name, Bundle({"model": model}, {"n": n})))
+    strategy = find("strategy", "fedavg")()
+    found = strategy.merge(strategy.start(EXAMPLE, net), replies)["model"]["class_codes"]
+    assert torch.allclose(found, torch.full((16, 6), 1 / 7))
 
 
 def _counted(function, looks):

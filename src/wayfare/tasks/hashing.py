@@ -34,7 +34,7 @@ from wayfare.errors import ConfigError
 from wayfare.tasks.hash import dcmh, ranking, shdch
 from wayfare.tasks.hash.buffers import Buffers, joint_codes
 from wayfare.tasks.hash.inputs import Inputs, Known
-from wayfare.tasks.hash.nets import CNNF, VIEWS, Encoders, Layers, Lrn
+from wayfare.tasks.hash.nets import CLASS_CODES, CNNF, VIEWS, Encoders, Layers, Lrn, signs
 from wayfare.tasks.hash.sample import sample
 from wayfare.tasks.nets.frozen import SMALLEST
 
@@ -204,11 +204,18 @@ class Hashing:
         text = Layers(self.pairs.bags.shape[1], self.text_hidden, self.bits)
         if self.features != "pixels":
             width = self._inputs.features().shape[1]
-            return Encoders(Layers(width, self.image_hidden, self.bits), text, self.bits)
+            return Encoders(Layers(width, self.image_hidden, self.bits), text, self.bits, self._first_codes)
         image = CNNF(self.bits, self.lrn)
         if self.weights:
             image.load(Path(self.weights))
-        return Encoders(image, text, self.bits)
+        return Encoders(image, text, self.bits, self._first_codes)
+
+    @property
+    def _first_codes(self) -> Tensor | None:
+        """Of the classes of all levels, float32 (bits, C)."""
+        if self.base != "shdch":
+            return None
+        return torch.cat([shdch.first_codes(self.bits, count) for count in self._inputs.levels], 1).float()
 
     def views(self, net: nn.Module) -> dict[str, int]:
         return dict.fromkeys(VIEWS, self.bits)
@@ -266,28 +273,33 @@ class Hashing:
         return (self.alpha, self.beta)[-len(self._inputs.levels) :]
 
     def _begin(self, net: nn.Module, client: Client) -> Buffers:
-        """F, G, B and class codes as the received network sees the client's pairs: one pass over them."""
+        """F, G and B as the received network sees the client's pairs, in one pass over them, and its class codes."""
         rows, where = self.pairs.train[client.train], _where(net)
         seen = {view: self.said(net, view, rows) for view in VIEWS}
         labels = tuple(torch.from_numpy(level).to(where, torch.float32) for level in self._inputs.labels(rows))
         buffers = Buffers(net, seen, labels)
         if self.base == "shdch":
-            buffers.classes = tuple(shdch.first_codes(self.bits, count).to(where) for count in self._inputs.levels)
-        self._settle(buffers)
+            buffers.classes = signs(_class_codes(net).double()).split(list(self._inputs.levels), 1)
+        buffers.codes = joint_codes(*self._outputs(buffers))
         return buffers
 
     @torch.no_grad()
     def _settle(self, buffers: Buffers) -> None:
         """B and the class codes that fit F and G best."""
-        views = [buffers.features[view] for view in VIEWS]
+        outputs = self._outputs(buffers)
+        buffers.codes = joint_codes(*outputs)
         if self.base == "shdch":
-            views = [view.tanh() for view in views]
             within = self._inputs.within
-            within = None if within is None else within.to(views[0].device)
+            within = None if within is None else within.to(outputs[0].device)
             share = len(buffers) / (self.everybody or self.samples)
             settings = self._level_weights, self._pressures[1] * share, within, self.sweeps
-            buffers.classes = shdch.class_codes(buffers.classes, views, buffers.labels, *settings)
-        buffers.codes = joint_codes(*views)
+            buffers.classes = shdch.class_codes(buffers.classes, outputs, buffers.labels, *settings)
+            _class_codes(buffers.net).copy_(torch.cat(buffers.classes, 1))
+
+    def _outputs(self, buffers: Buffers) -> list[Tensor]:
+        """F and G as the base method has them."""
+        views = [buffers.features[view] for view in VIEWS]
+        return [view.tanh() for view in views] if self.base == "shdch" else views
 
     def scan(self, net: nn.Module, client: Client) -> Iterator[Batch]:
         for start in range(0, len(client.train), _SCAN[self.features]):
@@ -334,6 +346,11 @@ class Hashing:
         image, text = (tally.map() for tally in tallies)
         floor = tallies[0].random_map()
         return {"MAP i2t": image, "MAP t2i": text, "MAP": (image + text) / 2, "random MAP": floor}
+
+
+def _class_codes(net: nn.Module) -> Tensor:
+    """The encoders' buffer of them, however a strategy has wrapped the encoders."""
+    return next(codes for name, codes in net.named_buffers() if name.split(".")[-1] == CLASS_CODES)
 
 
 def _where(net: nn.Module) -> torch.device:

@@ -20,6 +20,7 @@ from wayfare.data.weights import load_weights
 from wayfare.errors import ConfigError, DataError
 from wayfare.tasks.nets.frozen import resized
 
+CLASS_CODES = "class_codes"  # the buffer's name
 VIEWS = ("image", "text")
 Lrn = Literal["authors", "ports"]
 _SIDE = 224
@@ -27,11 +28,13 @@ _MEAN = (123.68, 116.779, 103.939)  # of ImageNet's pixels in 0..255, where no m
 
 
 class Encoders(nn.Module):
-    """A network for each view, and what of their outputs is turned into codes."""
+    """A network for each view, what of their outputs is turned into codes, and, where a base has them, class codes."""
 
-    def __init__(self, image: nn.Module, text: nn.Module, bits: int) -> None:
+    def __init__(self, image: nn.Module, text: nn.Module, bits: int, classes: Tensor | None = None) -> None:
         super().__init__()
         self.image, self.text, self.bits = image, text, bits
+        if classes is not None:
+            self.register_buffer(CLASS_CODES, classes)
 
     def encode(self, view: str, inputs: Tensor) -> Tensor:
         """What the hash layer of a view says, real numbers (B, bits)."""

@@ -17,9 +17,13 @@ hierarchy: fine classes get the code of their coarse one, as |r S - Y1' Y2| asks
 in three categories (Adam 0.001, 10 epochs, 32 bits, one trial) MAP is 0.28 with eta = 100, 0.62 with 1, and 0.70 with
 the types alone; codes that know nothing have 0.08.
 
-A device keeps nothing between rounds. Class codes start from codes that are the same on every device (a function of
-bits and classes) and are computed from there anew when a round begins, from what the received network makes of the
-device's pairs.
+Class codes are a buffer of the network and travel with it: a round begins with the received ones, which the device
+changes after each of its passes, and of classes that it has no pair of it leaves the codes as they are. The mean that
+the server makes of them is a vote on each bit, of which the sign counts. Where each device found codes of its own from
+the same first ones instead, FedAvg of ten unlike clients had a MAP of 0.53 and now has 0.68 (32 bits, 30 types).
+
+Gamma = 10 holds outputs to the signs that they have, against a pull of 2 beta r towards the class: with 16 bits these
+are all but equal, and few steps do not turn the first signs round.
 """
 
 from __future__ import annotations
@@ -72,18 +76,23 @@ def class_codes(
     """Better codes (bits, C) of the classes of each level, from the tanh outputs (n, bits) of each view.
 
     `within` (C1, C2) says which fine class belongs to which coarse one; None where there is one level. At most so many
-    sweeps. Where both values of a bit are equally good it stays, so that no two codes take turns for ever.
+    sweeps. Where both values of a bit are equally good it stays, so that no two codes take turns for ever; so do the
+    codes of classes that no pair has.
     """
     found = [codes.double().clone() for codes in classes]
     outputs = [view.double() for view in views]
     gram = sum((view.T @ view for view in outputs), start=torch.zeros(()))
     pulls = [sum((view.T @ truth.double() for view in outputs), start=torch.zeros(())) for truth in labels]
+    there = [truth.any(0) for truth in labels]
     links = [None] if within is None else [within.double(), within.double().T]
     for _ in range(sweeps):
         before = [codes.clone() for codes in found]
         for level, weight in enumerate(weights):
             other = None if within is None else found[1 - level]
-            _sweep(found[level], pulls[level], gram, weight, eta, links[level], other)
+            some, link = there[level], links[level]
+            held = found[level][:, some]
+            _sweep(held, pulls[level][:, some], gram, weight, eta, None if link is None else link[some], other)
+            found[level][:, some] = held
         if all(torch.equal(old, new) for old, new in zip(before, found, strict=True)):
             break
     return tuple(found)
