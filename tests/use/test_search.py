@@ -64,12 +64,12 @@ def trained(shop: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run; do not change it."""
     folder = tmp_path_factory.mktemp("hash-runs") / "shop"
     task = Hashing(
-        "table", str(shop), query=6, base="shdch", bits=32, image_size=32, image_hidden=0, text_hidden=0,
+        "table", str(shop), query=6, base="shdch", gamma=1.0, bits=32, image_size=32, image_hidden=0, text_hidden=0,
         weights=str(shop / "trunk.safetensors"), order="alternate",
     )  # fmt: skip
     experiment = Experiment(
-        task, Random(1), FedCAFE(), training=Training(epochs=6, batch_size=6, optimizer="adam", lr=0.01),
-        evaluation=Evaluation(clients=0, holdout=0.0, every=0), rounds=2, name="shop",
+        task, Random(1), FedCAFE(), training=Training(epochs=12, batch_size=6, optimizer="adam", lr=0.01),
+        evaluation=Evaluation(clients=0, holdout=0.0, every=0), rounds=3, name="shop",
     )  # fmt: skip
     run_experiment(experiment, folder, engine="local")
     return folder
