@@ -35,6 +35,7 @@ TOWN = {
     "architecture": "efficientnet_lite0_stage5",
     "train": "head",  # pooling and a linear layer on ImageNet's features: whole stages learn 2,000 photos by heart
     "linear": True,
+    "whiten": 0.5,
     # metres of a client, from which the number of clients of the other splits follows; with 50 m all negatives of a
     # photo show much of what it shows itself
     "radius": 100.0,
@@ -61,11 +62,12 @@ BGU = {
     "most_folds": 10,
     "train": "head",  # as on the town: the photographs to learn from are some 1,000
     "linear": True,
+    "whiten": 0.5,
     "rounds": 40,
     "per_round": 4,
     "batch_size": 16,
     "warmup": 1_000_000,  # steps of InfoNCE: all of them. With mined triplets the head learns less from so few photos
-    "lr": 3e-4,
+    "lr": 3e-5,
     "at_most": 0,
     "negative_radius": 25.0,
     "margin": 0.3,

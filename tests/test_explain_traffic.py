@@ -1,19 +1,24 @@
 """wayfare explain-traffic: what it says leaves a device is what a run counts."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from faults import tiny
 from wayfare.cli import main
 from wayfare.core.bundle import Bundle
-from wayfare.experiment import Evaluation
+from wayfare.data.partition.random import Random
+from wayfare.experiment import Evaluation, Experiment
 from wayfare.runner import run
 from wayfare.strategies.centralised import Centralised
 from wayfare.strategies.fedavg import FedAvg
+from wayfare.strategies.fedcafe import FedCAFE
 from wayfare.strategies.fedproto import FedProto
 from wayfare.strategies.local import Local
 from wayfare.strategies.scaffold import Scaffold
+from wayfare.tasks.hashing import Hashing
+from wayfare.tasks.places import Places
 from wayfare.traffic import explain
 
 
@@ -62,6 +67,20 @@ def test_a_pooled_strategy_is_said_to_take_everything():
     found = explain(tiny(Centralised()))
     assert found["pooled"] and not found["messages"] and not found["stays"]
     assert "everything leaves" in found["caution"][0]
+
+
+@pytest.mark.parametrize(
+    ("task", "strategy", "parts"),
+    [
+        (replace(Hashing.example(), base="shdch"), FedCAFE(), {"model/memory", "model/class_codes"}),
+        (Hashing.example(), FedAvg(), set()),
+        (replace(Places.example(), whiten=0.5), FedAvg(), {"model/whitening"}),
+    ],
+)
+def test_what_is_more_than_weights_is_named(task, strategy, parts):
+    experiment = Experiment(task, Random(2), strategy, evaluation=Evaluation(clients=0, test=False), rounds=1)
+    [message] = explain(experiment)["messages"]
+    assert message["reveals"].keys() == {"model"} | parts
 
 
 def test_what_is_unknown_is_called_telling():

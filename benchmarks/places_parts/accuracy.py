@@ -78,7 +78,7 @@ def _town_task(settings, path, cities=()):
     return Places(
         path, settings.town, height=settings.height, width=settings.width, architecture=settings.architecture,
         margin=settings.margin, augment=settings.augment, statistics=settings.statistics, train=settings.train,
-        linear=settings.linear, test_cities=cities,
+        linear=settings.linear, whiten=settings.whiten, test_cities=cities,
     )  # fmt: skip
 
 
@@ -234,7 +234,7 @@ def _bgu_task(settings, path, test, folds, fold):
         str(path), queries="night", test=test, folds=folds, fold=fold, strip=settings.strip, piece=settings.piece,
         height=192, width=144, radius=10.0, positive_radius=10.0, negative_radius=settings.negative_radius,
         margin=settings.margin, augment=settings.augment, statistics=settings.statistics, train=settings.train,
-        linear=settings.linear, warmup=settings.warmup,
+        linear=settings.linear, whiten=settings.whiten, warmup=settings.warmup,
     )  # fmt: skip
 
 

