@@ -84,6 +84,20 @@ def test_predictions_by_hand(prediction: Any, shares: tuple[float, float]) -> No
     assert terms(output, batch).item() == pytest.approx(loss / 2, abs=1e-6)
 
 
+@pytest.mark.parametrize("prediction", ["softmax", "normalised", "sigmoid"])
+def test_enhancement_turns_no_bit_round_where_predictions_sum_to_1(prediction: Any) -> None:
+    """|tanh O| <= |O|, and rows of length 1 at most, weighted by shares, have no number beyond 1."""
+    generator = torch.Generator().manual_seed(0)
+    task, _ = pairs([(0, 1)] * 3, [(0, 1)] * 3, [[1, 0]] * 3, 3)
+    net = FedCAFE(prediction=prediction).prepare(task, task.network())
+    raw = torch.randn(2000, 2, generator=generator)
+    net.memory.copy_(torch.tensor([[-1.0, 0.0], [-1.0, 0.0]]))  # as much against bits of +1 as there can be
+    with torch.no_grad():
+        net.classifiers["image"].bias.fill_(5)  # sigmoids of nearly 1
+        same = torch.equal(net.enhance("image", raw).sign(), raw.sign())
+    assert same == (prediction != "sigmoid")  # two classes at once may outweigh what the network said
+
+
 def test_the_losses_by_hand() -> None:
     # O = (3,4), L^ = (1/2,1/2), memory (8,0) and (0,0): V_M = (4,0), V_E = (3 + 4 tanh 3, 4)
     x = 3 + 4 * math.tanh(3)

@@ -2,6 +2,8 @@
 
 The network gets a classifier for each view and the memory P_g (C x bits), a buffer that travels with the model:
     V_E = O + tanh(O) * (L^ P_g)   codes are the signs of V_E; O the raw output, L^ the predicted labels   (Eq. 3-4)
+    Rows of P_g are no longer than 1 and |tanh O| <= |O|: unless prediction = "sigmoid", V_E has the signs of O, and the
+    memory acts through the losses alone.
 Client, beside the task's own loss:
     L_E = 1 - cos(V_E, O)                                                                                  (Eq. 5)
     L_C = 1 - cos(V_E, V_E of the received model), the mean over its image and its text                    (Eq. 6)
