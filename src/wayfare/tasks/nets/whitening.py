@@ -33,7 +33,7 @@ class Whitening(nn.Module):
         self.register_buffer("mean", torch.zeros(width))
         self.register_buffer("moments", torch.zeros(width, width))
         self.register_buffer("weight", torch.zeros(()))
-        self._known: tuple[object, Tensor, Tensor] | None = None  # of which state of the buffers, and what came of it
+        self._known: tuple[list[tuple[Tensor, int]], Tensor, Tensor] = ([], self.mean, self.moments)
 
     @torch.no_grad()
     def look(self, x: Tensor) -> None:
@@ -46,10 +46,11 @@ class Whitening(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.weight > 0:
             return x
-        state = [(id(buffer), buffer._version) for buffer in self.buffers()]
-        if self._known is None or self._known[0] != state:
-            self._known = (state, *self._solved())
-        _, mean, matrix = self._known
+        state, mean, matrix = self._known
+        now = [(buffer, buffer._version) for buffer in self.buffers()]
+        if len(state) < len(now) or any(a is not b or m != n for (a, m), (b, n) in zip(state, now)):
+            mean, matrix = self._solved()
+            self._known = now, mean, matrix
         return normalize((x - mean) @ matrix, dim=1)
 
     def _solved(self) -> tuple[Tensor, Tensor]:
