@@ -35,7 +35,7 @@ TOWN = {
     "architecture": "efficientnet_lite0_stage5",
     "train": "head",  # pooling and a linear layer on ImageNet's features: whole stages learn 2,000 photos by heart
     "linear": True,
-    "whiten": 0.5,
+    "whiten": 0.0,  # as in the paper
     # metres of a client, from which the number of clients of the other splits follows; with 50 m all negatives of a
     # photo show much of what it shows itself
     "radius": 100.0,
