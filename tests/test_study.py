@@ -220,7 +220,7 @@ class Dots:
         return hits.sum(1).numpy(), np.bincount(labels, minlength=2)
 
 
-def laboratory(folder: Path, task: Dots = Dots(), engine=None, **changes) -> Lab:  # noqa: B008
+def laboratory(folder: Path, task: Dots = Dots(), engine=None, **changes) -> Lab:
     training = Training(lr=1.0, epochs=3, batch_size=100)
     bench = Bench(task, FedAvg(), training, [], None, 0, Memories(folder))
     local = Local()

@@ -25,7 +25,6 @@ from wayfare.tasks.vpr.recall import recalls
 from wayfare.topologies.hierarchy import Hierarchy
 from wayfare.topologies.server import Server
 
-EVERYONE = 10_000  # judges of models that are each client's own
 # cell: what it is, and the paper's R@1 (Tab. 1 to 4) from mean - sd to mean + sd
 TOWN_CELLS = {
     "untrained": ("untrained", None),
@@ -42,6 +41,7 @@ BGU_CELLS = {
     "centralised": "centralised",
 }  # fmt: skip
 CUTOFFS = ("R@1", "R@5", "R@10")
+JUDGED = ("fedavg", "random", "local")
 
 
 def _fedavg(task, settings, seed):
@@ -50,7 +50,7 @@ def _fedavg(task, settings, seed):
         task, Proximity(settings.radius), FedAvg(), Server(settings.per_round),
         Training(batch_size=settings.batch_size, optimizer="adam", lr=settings.lr, at_most=settings.at_most),
         # judged before the first round and after the last; never chosen by what the test says
-        Evaluation(every=settings.rounds, clients=EVERYONE, holdout=0.0,
+        Evaluation(every=settings.rounds, clients=settings.judges, holdout=0.0,
                    validation_clients=settings.validation_clients),
         Policy(quorum=0.0, max_void=settings.rounds, deadline=86400.0), settings.rounds, seed,
     )  # fmt: skip
@@ -83,78 +83,79 @@ def _town_task(settings, path, cities=()):
 
 
 def town_plan(settings, seeds, path):
-    """Every run of the town's table: "cell/seed-0" -> experiment."""
-    task = _town_task(settings, path)
+    """Every run of the town's table: "city+city/cell/seed-0" -> experiment. Each city is tested on, some at a time."""
+    names = sorted(set(_town_task(settings, path)._photographs()[0].city.tolist()))
     plan = {}
-    for seed in range(seeds):
-        base = _fedavg(task, settings, seed)
-        groups = len(set(base.split().groups))
-        _, average_steps = trained_clients(base)
-        steps = settings.fedvc_steps or max(1, round(average_steps))
-        meetings = max(1, round(settings.rounds * settings.per_round / (groups * settings.per_group)))
-        cells = {
-            "fedavg": base,
-            "random": _changed(base, settings.rounds, partition=Sequences(radius=settings.radius)),
-            "clustering": _changed(base, settings.rounds, partition=Clustering(radius=settings.radius)),
-            "hierarchy": _changed(base, meetings, topology=Hierarchy(0, settings.interval, settings.per_group)),
-            "fedvc": _changed(
-                base, settings.rounds, strategy=FedVC(examples=0),
-                training=replace(base.training, at_most=0, iterations=steps),
-            ),
-            **_alone_and_pooled(base, settings),
-        }  # fmt: skip
-        plan |= {f"{cell}/seed-{seed}": experiment for cell, experiment in cells.items()}
+    for cities in (names[at : at + settings.tested] for at in range(0, len(names), settings.tested)):
+        task = _town_task(settings, path, tuple(cities))
+        for seed in range(max(seeds, settings.judged_seeds)):
+            base = _fedavg(task, settings, seed)
+            plan |= {
+                f"{'+'.join(cities)}/{cell}/seed-{seed}": make()
+                for cell, make in _cells(base, settings).items()
+                if cell in settings.cells and (seed < seeds or cell in JUDGED)
+            }
     return plan
 
 
+def _cells(base, settings):
+    """What the rows of the table are, each made when it is asked for."""
+
+    def hierarchy():
+        meetings = max(1, round(settings.rounds * settings.per_round / (len(set(base.split().groups)) * per_group)))
+        return _changed(base, meetings, topology=Hierarchy(0, settings.interval, per_group))
+
+    def fedvc():
+        steps = settings.fedvc_steps or max(1, round(trained_clients(base)[1]))
+        training = replace(base.training, at_most=0, iterations=steps)
+        return _changed(base, settings.rounds, strategy=FedVC(examples=0), training=training)
+
+    per_group = settings.per_group
+    return {
+        "fedavg": lambda: base,
+        "random": lambda: _changed(base, settings.rounds, partition=Sequences(radius=settings.radius)),
+        "clustering": lambda: _changed(base, settings.rounds, partition=Clustering(radius=settings.radius)),
+        "hierarchy": hierarchy,
+        "fedvc": fedvc,
+        "local": lambda: _alone_and_pooled(base, settings)["local"],
+        "centralised": lambda: _alone_and_pooled(base, settings)["centralised"],
+    }
+
+
 def town(settings, seeds, path, folder, machine):
-    """The runs, a row for each cell."""
+    """The runs, a row for each cell: for each seed the mean over tests, and for each test the mean over seeds."""
     records, failed = play(town_plan(settings, seeds, path), folder, machine)
+    tests = list(dict.fromkeys(name.split("/")[0] for name in (*records, *failed)))
     rows = {}
     for cell, (label, paper) in TOWN_CELLS.items():
         run = "fedavg" if cell == "untrained" else cell
-        own = {s: records[f"{run}/seed-{s}"] for s in range(seeds) if f"{run}/seed-{s}" in records}
-        values = {
-            name: {s: 100 * (r.rounds[0].metrics if cell == "untrained" else r.rounds[-1].metrics)[f"test/{name}"]
-                   for s, r in own.items()}
-            for name in CUTOFFS
-        }  # fmt: skip
+        if run not in settings.cells:
+            continue
+        own = {tuple(name.split("/")[::2]): r for name, r in records.items() if name.split("/")[1] == run}
+        values = {}
+        for name in CUTOFFS:
+            found = {key: 100 * r.rounds[0 if cell == "untrained" else -1].metrics[f"test/{name}"]
+                     for key, r in own.items()}  # fmt: skip
+            seeded = {s: [found[test, s] for test in tests if (test, s) in found] for _, s in found}
+            values[name] = {s: float(np.mean(of)) for s, of in seeded.items() if len(of) == len(tests)}
+            if name == "R@1":
+                by_test = {test: [value for key, value in found.items() if key[0] == test] for test in tests}
         trained = [] if cell == "untrained" else list(own.values())
         rows[cell] = {
-            "label": label, "paper": paper, **values, "refused": sum(len(r.refused) for r in trained),
-            "void": sum(len(r.void) for r in trained), "rounds": [r.done for r in trained],
+            "label": label, "paper": paper, **values, "tests": by_test,
+            "refused": sum(len(r.refused) for r in trained), "void": sum(len(r.void) for r in trained),
+            "rounds": [r.done for r in trained],
             "seconds": float(np.mean([r.seconds for r in trained])) if trained else 0.0,
-            "failed": [why for name, why in failed.items() if name.startswith(f"{run}/")],
+            "failed": [why for name, why in failed.items() if name.split("/")[1] == run],
         }  # fmt: skip
-    cities = _cities(settings, seeds, path, folder / "cities", machine) if settings.other_cities else {}
     protocol = next(iter(records.values())).summary["protocol"]
-    return {"rows": rows, "protocol": protocol, "orders": _orders(rows), "cities": cities}
-
-
-def _cities(settings, seeds, path, folder, machine):
-    """Each city in turn is the test, the others are trained on: R@1 by city, cell and seed."""
-    photos = _town_task(settings, path)._photographs()[0]
-    plan = {}
-    for city in sorted(set(photos.city)):
-        task = _town_task(settings, path, (str(city),))
-        for seed in range(seeds):
-            base = _fedavg(task, settings, seed)
-            other = _changed(base, settings.rounds, partition=Sequences(radius=settings.radius))
-            cells = {"fedavg": base, "random": other, "local": _alone_and_pooled(base, settings)["local"]}
-            plan |= {f"{city}/{cell}/seed-{seed}": experiment for cell, experiment in cells.items()}
-    records, _ = play(plan, folder, machine)
-    found = {}
-    for name, record in records.items():
-        city, cell, seed = name.split("/")
-        of_city = found.setdefault(city, {"untrained": {"any": 100 * record.rounds[0].metrics["test/R@1"]}})
-        of_city.setdefault(cell, {})[seed] = 100 * record.rounds[-1].metrics["test/R@1"]
-    return found
+    return {"rows": rows, "town": settings.town, "protocol": protocol, "orders": _orders(rows)}
 
 
 def town_targets(figures):
     rows = figures["rows"]
     return [
-        beyond_noise(f"town: FedAvg by proximity over {rows[cell]['label']}, points of R@1",
+        beyond_noise(f"town {figures['town']}: FedAvg by proximity over {rows[cell]['label']}, points of R@1",
                      rows["fedavg"]["R@1"], rows[cell]["R@1"], "seeds")
         for cell in ("local", "random")
     ]  # fmt: skip
@@ -177,9 +178,10 @@ def _orders(rows):
 
 def show_town(figures, out):
     rows = figures["rows"]
-    out.print(f"town: {figures['protocol']}; ± standard deviation over seeds", highlight=False, soft_wrap=True)
+    protocol = f"town {figures['town']}: {figures['protocol']}; means over all tests, ± standard deviation over seeds"
+    out.print(protocol, highlight=False, soft_wrap=True)
     table = Table()
-    for head in ("", "R@1", "R@5", "paper's R@1", "rounds", "refused", "void", "s"):
+    for head in ("", "seeds", "R@1", "R@5", "paper's R@1", "rounds", "refused", "void", "s"):
         table.add_column(head, justify="right" if head else "left")
     for row in rows.values():
         paper = "" if row["paper"] is None else f"{sum(row['paper']) / 2:.1f}"
@@ -188,7 +190,7 @@ def show_town(figures, out):
         shown = [plus_minus(spread(list(row[name].values()))) if row[name] else "none" for name in CUTOFFS[:2]]
         rounds = "/".join(map(str, sorted(set(row["rounds"]))))
         counts = (str(row["refused"]), str(row["void"]), f"{row['seconds']:.0f}")
-        table.add_row(row["label"], *shown, paper, rounds, *counts)
+        table.add_row(row["label"], str(len(row["R@1"])), *shown, paper, rounds, *counts)
     out.print(table)
     for row in rows.values():
         for why in row["failed"]:
@@ -202,13 +204,11 @@ def show_town(figures, out):
             noise = "" if order["error"] is None else f" ± {order['error']:.1f} (standard error over seeds)"
             out.print(f"  not as in the paper: {above['label']} over {below['label']}: {order['gap']:+.1f}{noise}",
                       highlight=False, soft_wrap=True)  # fmt: skip
-    if cities := figures["cities"]:
-        out.print("each city tested on in turn, R@1:", highlight=False)
-        table = Table("", *cities)
-        for cell in ("untrained", "local", "random", "fedavg"):
-            values = [plus_minus(spread(list(of_city[cell].values()))) for of_city in cities.values()]
-            table.add_row(TOWN_CELLS[cell][0], *values)
-        out.print(table)
+    out.print("each test, R@1 (mean and standard deviation over seeds); the other cities are trained on:")
+    table = Table("", *rows["fedavg"]["tests"])
+    for row in rows.values():
+        table.add_row(row["label"], *(plus_minus(spread(of)) if of else "none" for of in row["tests"].values()))
+    out.print(table)
 
 
 # ---- real photographs

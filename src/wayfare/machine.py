@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import socket
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,7 +23,7 @@ def opened(engine: str | Any, workers: int = 0) -> Iterator[Any]:
     if engine == "pool":
         from wayfare.engines.crew import hire_all
 
-        crew = hire_all(workers)  # before the next line, which imports torch: they do so at the same time
+        crew = hire_all(workers, _nursery)  # before torch is imported here
         from wayfare.engines.pool import Pool
 
         with Pool(crew=crew) as made:
@@ -29,3 +33,25 @@ def opened(engine: str | Any, workers: int = 0) -> Iterator[Any]:
 
     with find("engine", engine)(workers=workers) as made:
         yield made
+
+
+def _nursery(door: socket.socket) -> Any:
+    """Where workers come from: a copy of this process where that is safe, else a program of its own.
+
+    A command that has not imported torch yet does so here, once for itself and for its workers; two processes that
+    import it at the same time each take up to half as long again. One that has may have used it, and what threads do
+    does not survive being copied; nor, elsewhere than on Linux, what the system's own libraries did.
+    """
+    if "torch" in sys.modules or threading.active_count() > 1 or sys.platform != "linux":
+        from wayfare.engines.crew import started
+
+        return started(door)
+    collecting = gc.isenabled()
+    gc.disable()  # looking for garbage takes a tenth of the time of importing, and there is none
+    try:
+        from wayfare.worker import Copy
+    finally:
+        if collecting:
+            gc.enable()
+    gc.freeze()  # nor do copies look through all of this: that would make each of them take its own memory for it
+    return Copy(door)

@@ -1,4 +1,6 @@
-"""The nursery of the pool engine, `python -m wayfare.worker FD PARENT`, and the workers that it forks.
+"""The nursery of the pool engine, and the workers that it forks.
+
+It is a program, `python -m wayfare.worker FD PARENT`, or a copy of the process that needs it (machine.py).
 
 A worker reads frames from a socket: `open` names an experiment and its run folder, `do` runs a program as a device.
 The nursery has one thread and imports only: that is what makes forking safe.
@@ -19,14 +21,16 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import pydantic.type_adapter  # noqa: F401  (which every worker needs, and components.py imports when it is needed)
 import torch
 
 from wayfare.core.device import Bench
 from wayfare.core.protocols import Failure
 from wayfare.engines import shared
-from wayfare.engines.crew import HIRE, PID, STOP, UP, heard, words
+from wayfare.engines.crew import HIRE, ONE_THREAD, PID, STOP, UP, heard, words
 from wayfare.engines.programs import keep_freed_memory, perform
 from wayfare.errors import StoreError
+from wayfare.experiment import Experiment
 
 
 def main(descriptor: int, parent: int) -> None:
@@ -47,6 +51,59 @@ def main(descriptor: int, parent: int) -> None:
         elif what == STOP:
             door.sendall(words(STOP, ended(workers[number])))
             workers[number] = None  # its number among processes may soon be another's
+
+
+class Copy:
+    """The nursery as a copy of this process; it is asked what `subprocess.Popen` is asked."""
+
+    def __init__(self, door: socket.socket) -> None:
+        self._status: int | None = None
+        parent = os.getpid()
+        self.pid = os.fork()
+        if self.pid:
+            return
+        status = 1
+        try:
+            alone(door.fileno())
+            main(door.detach(), parent)
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+
+    def poll(self) -> int | None:
+        return self._ended(os.WNOHANG)
+
+    def wait(self) -> int | None:
+        return self._ended(0)
+
+    def kill(self) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def _ended(self, options: int) -> int | None:
+        if self._status is None:
+            pid, status = os.waitpid(self.pid, options)
+            self._status = os.waitstatus_to_exitcode(status) if pid else None
+        return self._status
+
+
+def alone(descriptor: int) -> None:
+    """Let a copy of another process be as one that was started: of what was open, it keeps this and where it prints."""
+    from threadpoolctl import threadpool_limits
+
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.environ.update(ONE_THREAD)  # for libraries to come
+    threadpool_limits(1)  # for those that are here
+    with Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    for file in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208
+        if file > 2 and file != descriptor:
+            with contextlib.suppress(OSError):  # the one through which they were listed
+                os.close(file)
 
 
 def forked(descriptor: int, door: socket.socket) -> int:
@@ -107,8 +164,6 @@ def serve(pipe: Connection) -> None:
 
 def built(opening: dict[str, Any]) -> Bench:
     """The experiment's bench, from its text."""
-    from wayfare.experiment import Experiment
-
     return Experiment.from_toml(opening["open"]).bench(Path(opening["folder"]))
 
 

@@ -408,6 +408,50 @@ def test_script_without_a_main_guard(expected, tmp_path):
     assert (done.returncode, done.stdout.strip()) == (0, expected), done.stderr
 
 
+AS_THE_COMMAND_LINE = """
+import json, os, signal, subprocess, sys
+from pathlib import Path
+from wayfare.machine import opened
+
+held = open("held", "w")
+signal.signal(signal.SIGTERM, lambda *_: None)
+with opened("pool", 2) as pool:
+    from faults import go, tiny
+    from wayfare.strategies.fedavg import FedAvg
+    nursery = pool._crew[0].nursery
+    first = nursery._process
+    models = [go(tiny(FedAvg()), Path("first"), pool)["model_sha256"]]
+    open_files = {os.readlink(file) for file in Path(f"/proc/{pool._crew[0].pid}/fd").iterdir()}
+    said = os.environ.get("OMP_NUM_THREADS")
+    os.kill(pool._crew[0].pid, signal.SIGTERM)
+    first.kill()
+    first.wait()
+    models.append(go(tiny(FedAvg()), Path("second"), pool)["model_sha256"])
+    print(json.dumps({
+        "models": models, "copy": not isinstance(first, subprocess.Popen), "status": first.poll(),
+        "then a program": isinstance(nursery._process, subprocess.Popen), "born": nursery.born,
+        "held": str(Path("held").resolve()) in open_files, "stdin": os.devnull in open_files, "said": said,
+        "same group": os.getpgid(nursery._process.pid) == os.getpgid(0),
+    }))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux: what a process has open is read in /proc")
+def test_a_process_without_torch_is_copied(expected, tmp_path):
+    """As the command line is: torch is imported once. What such a copy must not keep, and a nursery after its death."""
+    (tmp_path / "script.py").write_text(AS_THE_COMMAND_LINE)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment.pop("OMP_NUM_THREADS", None)
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=250
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "models": [expected, expected], "copy": True, "status": -signal.SIGKILL, "then a program": True, "born": 2,
+        "held": False, "stdin": True, "said": None, "same group": False,
+    }  # fmt: skip
+
+
 def test_a_dead_nursery_is_replaced_with_all_its_workers(pool, expected, tmp_path):
     before, replaced = pool.pids, pool.replaced
     os.kill(pool._crew[0].nursery._process.pid, signal.SIGKILL)

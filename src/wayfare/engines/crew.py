@@ -1,8 +1,8 @@
 """Worker processes of the pool engine, as seen from outside them.
 
 They are forked by a nursery, a process that has imported what all of them need and does nothing else: torch is imported
-once for all workers, and one that dies is replaced in no time. Nothing here needs torch, so the command line can have
-the nursery starting before it spends seconds on importing torch itself: both then happen at the same time.
+once for all workers, and one that dies is replaced in no time. The nursery is a program of its own, or whatever else
+`start` makes of it (machine.py).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import socket
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -23,6 +24,7 @@ from typing import Any
 HIRE, PID, STOP, UP = b"h", b"p", b"s", b"u"  # what is said through a nursery's door, each with a number
 _FORM = struct.Struct("<ci")
 _KILLED = -9  # the exit status of a process that was killed
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 def words(what: bytes, number: int) -> bytes:
@@ -39,24 +41,28 @@ def heard(door: socket.socket) -> tuple[bytes, int, list[int]]:
     return what, number, list(descriptors)
 
 
+def started(door: socket.socket) -> subprocess.Popen[bytes]:
+    """The nursery as a program of its own."""
+    path = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
+    return subprocess.Popen(
+        [sys.executable, "-m", "wayfare.worker", str(door.fileno()), str(os.getpid())],
+        pass_fds=[door.fileno()], env={**os.environ, **ONE_THREAD, "PYTHONPATH": path},
+        stdin=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+
+
 class Nursery:
     """The process that workers are forked from; it ends when this one does, and they end with it."""
 
-    def __init__(self) -> None:
+    def __init__(self, start: Callable[[socket.socket], Any] = started) -> None:
+        self._start = start  # with its end of the door; returns what can be asked as `subprocess.Popen` can
         self.born, self._hired = 0, 0  # how often it was started, and how many it has forked since
         self._begin()
 
     def _begin(self) -> None:
         self._door, theirs = socket.socketpair()
-        environment = {
-            **os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
-            "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
-        }  # fmt: skip
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "wayfare.worker", str(theirs.fileno()), str(os.getpid())],
-            pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
-        theirs.close()
+        with theirs:
+            self._process = self._start(theirs)
         self.born, self._hired, self._up = self.born + 1, 0, False
 
     def hire(self) -> Worker:
@@ -122,7 +128,7 @@ class Worker:
         return _KILLED if status is None else status
 
 
-def hire_all(workers: int = 0) -> list[Worker]:
+def hire_all(workers: int = 0, start: Callable[[socket.socket], Any] = started) -> list[Worker]:
     """That many from one nursery, or one for each core."""
-    nursery = Nursery()
+    nursery = Nursery(start)
     return [nursery.hire() for _ in range(workers or os.cpu_count() or 1)]

@@ -195,7 +195,7 @@ def _matrix(data: Categories) -> Any:
 
 def _nearest(data: Categories, given: Centroids) -> Clusters:
     """Each sample to the centroid nearest to it, the first of equals."""
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     points = _matrix(data)
     with threadpool_limits(1):

@@ -66,7 +66,7 @@ class Grounds:
 
 def choose(
     photos: PlacePhotos,
-    choice: Choice = Choice(),  # noqa: B008 (frozen)
+    choice: Choice = Choice(),
     name: str = "all",
     own: bool = False,
 ) -> Grounds:

@@ -82,7 +82,7 @@ class Miner:
         positions: np.ndarray,
         groups: np.ndarray,
         query: np.ndarray,
-        mining: Mining = Mining(),  # noqa: B008 (frozen)
+        mining: Mining = Mining(),
         sequence: np.ndarray | None = None,
         pairs: np.ndarray | None = None,
     ) -> None:
