@@ -6,7 +6,8 @@ Every server and node is a process of its own, started by the command line as pe
 with TLS and keys, and there is a stranger at the door.
 - peace: nothing happens.
 - trouble: in round 1, a node sends what is no number; in round 2, a node is killed with all its processes, and started
-  again, and another is stopped until after the deadline; in round 3, the server is killed, and resumed.
+  again, and another is stopped until after the deadline; in round 3, the server is killed, and resumed. Somebody has
+  begun to speak to Flower's own program then and does not end, so that it cannot end by itself.
 - simulation: no programs, but Flower's simulation, over Ray.
 What came of it is printed as JSON. With --alone there is no network but the loopback (start it with `unshare -rn`), and
 it is counted how often somebody tried to reach any other.
@@ -19,9 +20,12 @@ import contextlib
 import json
 import os
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -101,6 +105,22 @@ class Stage:
             raise RuntimeError(f"{run} failed:\n{tail(self.folder / f'{run}.log', 40)}")
         return dict(json.loads((self.folder / run / "summary.json").read_text()))
 
+    def said(self, run: str) -> str:
+        """All that the servers of a run have said, on one line."""
+        return " ".join((self.folder / f"{run}.log").read_text().split())
+
+    @contextlib.contextmanager
+    def half_a_request(self) -> Any:
+        """Somebody who has begun to speak to the server, and does not go on."""
+        context = ssl.create_default_context(cafile=str(self.folder / "keys/ca.crt"))
+        with (
+            socket.create_connection((self.address.host, self.address.port)) as wire,
+            context.wrap_socket(wire, server_hostname=self.address.host) as line,
+        ):
+            line.sendall(b"POST /v1/fleet/pull-messages HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
+            time.sleep(0.5)
+            yield
+
     @contextlib.contextmanager
     def stranger(self) -> Any:
         """A node whose key nobody knows; it calls itself anna."""
@@ -131,21 +151,12 @@ def signal_tree(process: subprocess.Popen[bytes], sign: signal.Signals) -> None:
                 os.kill(pid, sign)
 
 
-def await_mark(marks: Path, *names: str, seconds: float = 240.0) -> None:
-    """Until these devices say that they are in the midst of it."""
+def until(what: str, there: Callable[[], bool], seconds: float = 240.0) -> None:
+    """Wait for something to be there."""
     end = time.monotonic() + seconds
-    while not all((marks / name).exists() for name in names):
+    while not there():
         if time.monotonic() > end:
-            raise RuntimeError(f"{names} are not there after {seconds:.0f} s: {sorted(marks.iterdir())}")
-        time.sleep(0.1)
-
-
-def until_round(folder: Path, number: int, seconds: float = 240.0) -> None:
-    """Until this round is on record."""
-    end = time.monotonic() + seconds
-    while not any(line["round"] == number for line in lines(folder)):
-        if time.monotonic() > end:
-            raise RuntimeError(f"round {number} is not done after {seconds:.0f} s")
+            raise RuntimeError(f"{what}: not so after {seconds:.0f} s")
         time.sleep(0.1)
 
 
@@ -184,27 +195,30 @@ def in_trouble(stage: Stage) -> dict[str, Any]:
     local = run(same, stage.folder / "trouble-local", "local")
     server = stage.serve("trouble", "--recipe", recipe(plan, stage.folder / "trouble.toml"))
     stage.gather()
-    await_mark(marks, STOPPED, KILLED)
+    until("two nodes are at work", lambda: (marks / STOPPED).exists() and (marks / KILLED).exists())
     signal_tree(stage.nodes["carl"], signal.SIGSTOP)
     signal_tree(stage.nodes["bert"], signal.SIGKILL)
     stage.nodes["bert"].wait()
     stage.join("bert")
-    until_round(folder, 2)
+    until("round 2 is on record", lambda: any(line["round"] == 2 for line in lines(folder)))
     # by its own clock it is late only so long after it began, and what it does before that it remembers
     time.sleep(max(0.0, (marks / STOPPED).stat().st_mtime + DEADLINE + 1 - time.time()))
     signal_tree(stage.nodes["carl"], signal.SIGCONT)
-    await_mark(marks, CUT)
-    server.kill()
-    server.wait()
-    before = len(lines(folder))
-    server = stage.serve("trouble", "--resume")
+    until("a node is at work", (marks / CUT).exists)
+    with stage.half_a_request():
+        server.kill()
+        server.wait()
+        before = len(lines(folder))
+        server = stage.serve("trouble", "--resume")
+        until("a new server waits for nodes", lambda: stage.said("trouble").count("waiting for 3 nodes") == 2)
     with stage.stranger() as stranger:
         summary = stage.finish(server, "trouble")
         turned_away = bool(stranger.poll()) and REFUSED in (folder / "flower/superlink.log").read_text()
+    waited = "waiting until its process" in stage.said("trouble")
     refused = [{"round": line["round"], **each} for line in lines(folder) for each in line["refused"]]
     return {
         "local": local, "summary": summary, "refused": refused, "lines_before_the_cut": before,
-        "stranger_refused": turned_away,
+        "stranger_refused": turned_away, "waited_for_the_old_one": waited,
     }  # fmt: skip
 
 

@@ -5,7 +5,6 @@ The job is a file that the environment names, and so is all that is said about i
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import traceback
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flwr.serverapp import ServerApp
+
+from wayfare.deploy.locks import held
 
 if TYPE_CHECKING:
     from flwr.app import Context
@@ -27,8 +28,8 @@ def main(grid: Grid, context: Context) -> None:
     """Play the job, and leave its outcome beside it."""
     place = Path(os.environ[JOB])
     job = json.loads(place.read_text(encoding="utf-8"))
-    with (place.parent / "events.jsonl").open("a", encoding="utf-8") as events:
-        fcntl.flock(events, fcntl.LOCK_EX)  # as long as this process lives: so it is known whether it does
+    log = place.with_name("events.jsonl")
+    with held(place.with_name("player.lock"), os.getpid()), log.open("a", encoding="utf-8") as events:
 
         def listen(event: str, data: dict[str, Any]) -> None:
             events.write(json.dumps({"event": event, "data": data}) + "\n")

@@ -1,15 +1,18 @@
 """A federation of real devices: nodes with folders of their own, in this process; as programs in test_federation."""
 
 import contextlib
-import fcntl
 import json
+import os
 import re
 import shlex
+import signal
 import socket
 import ssl
 import stat
 import subprocess
+import sys
 import threading
+import time
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,7 +26,7 @@ from grids import Grid, job, said
 from wayfare.cli import main
 from wayfare.data.partition.joined import Joined
 from wayfare.deploy.household import check_federable, checked, own
-from wayfare.errors import ConfigError, DataError, WayfareError
+from wayfare.errors import ConfigError, DataError, StoreError, WayfareError
 from wayfare.experiment import Evaluation, Experiment
 from wayfare.runner import run
 from wayfare.strategies.centralised import Centralised
@@ -260,15 +263,43 @@ def test_the_examples_commands_are_understood():
 # ---- Flower's programs
 
 
-def test_a_process_holds_its_events_while_it_lives(tmp_path):
-    from wayfare.deploy.server import _has_ended
+def test_a_lock_tells_who_holds_it(tmp_path):
+    from wayfare.deploy.locks import await_end, held, holder
 
-    events = tmp_path / "events.jsonl"
-    assert _has_ended(events) is None
-    with events.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        assert _has_ended(events) is False
-    assert _has_ended(events) is True
+    lock = tmp_path / "lock"
+    assert holder(lock) is None
+    with held(lock, 0):  # for a process that is still to begin
+        assert holder(lock) is None
+    with held(lock, 4711):
+        assert holder(lock) == 4711
+        with pytest.raises(StoreError, match=rf"{tmp_path} is in use by process 4711"), held(lock, 1):
+            pass
+    assert holder(lock) == 0
+    await_end(lock, seconds=0)
+
+
+def test_a_program_holds_its_lock_until_it_ends_and_is_killed_if_it_does_not(tmp_path):
+    from wayfare.deploy.flower_tools import started
+    from wayfare.deploy.locks import await_end, holder
+
+    lock, log = tmp_path / "lock", tmp_path / "log"
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+    with started([sys.executable, "-c", deaf], os.environ, log, lock) as process:
+        while "up" not in log.read_text():
+            time.sleep(0.01)
+        process.terminate()
+        assert holder(lock) == process.pid
+        await_end(lock, seconds=0.2)
+        assert process.wait(10) == -signal.SIGKILL and holder(lock) == 0
+
+
+def test_one_server_to_a_run(tmp_path):
+    from wayfare.deploy.locks import held
+    from wayfare.deploy.server import Address, serve
+
+    (tmp_path / "flower").mkdir()
+    with held(tmp_path / "flower/server.lock", os.getpid()), pytest.raises(StoreError, match=f"process {os.getpid()}"):
+        serve(households.experiment(tmp_path), tmp_path, Address("127.0.0.1", 1), None, 1, 1.0, said([]))
 
 
 def test_what_flowers_commands_say_and_how_they_end(monkeypatch):

@@ -49,6 +49,7 @@ def test_every_fault_is_counted_and_no_other(played):
 
 def test_the_server_was_killed_between_rounds_two_and_three(played):
     assert played["trouble"]["lines_before_the_cut"] == 3  # rounds 0 to 2
+    assert played["trouble"]["waited_for_the_old_one"]  # what Flower still did for it would have mixed with the new
 
 
 def test_a_stranger_is_turned_away(played):

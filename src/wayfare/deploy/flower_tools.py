@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from wayfare.deploy.locks import held, sign
 from wayfare.engines.flower_simulation import QUIET, require
 from wayfare.errors import ConfigError, WayfareError
 
@@ -36,17 +37,26 @@ def program(name: str) -> str:
 
 
 @contextlib.contextmanager
-def started(command: Sequence[str], env: Mapping[str, str], log: Path | None) -> Iterator[subprocess.Popen[bytes]]:
-    """A program in the background, with a process group of its own; all of the group is ended at the end."""
+def started(
+    command: Sequence[str], env: Mapping[str, str], log: Path | None, lock: Path | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A program in the background, with a process group of its own; all of the group is ended at the end.
+
+    It holds `lock` as long as it lives, even if this process is killed.
+    """
     with contextlib.ExitStack() as stack:
         out = None
         if log is not None:
             log.parent.mkdir(parents=True, exist_ok=True)
             out = stack.enter_context(log.open("ab"))
-        process = subprocess.Popen(
-            list(command), env=dict(env), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
-            preexec_fn=_end_with_parent if sys.platform == "linux" else None,
-        )  # fmt: skip
+        with contextlib.ExitStack() as passing:
+            passed = [passing.enter_context(held(lock, process=0))] if lock else []
+            process = subprocess.Popen(
+                list(command), env=dict(env), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
+                preexec_fn=_end_with_parent if sys.platform == "linux" else None, pass_fds=passed,
+            )  # fmt: skip
+            for handle in passed:
+                sign(handle, process.pid)
         try:
             yield process
         finally:
@@ -59,9 +69,9 @@ def _end_with_parent() -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    for sign in (signal.SIGTERM, signal.SIGKILL):
+    for each in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, sign)
+            os.killpg(process.pid, each)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_END)
 

@@ -6,8 +6,8 @@ installed on every machine), the job, and what is heard of it.
 
 from __future__ import annotations
 
-import fcntl
 import json
+import os
 import secrets
 import socket
 import ssl
@@ -23,6 +23,7 @@ from wayfare import errors
 from wayfare.deploy.commands import flwr
 from wayfare.deploy.flower_tools import environment, program, started, tail
 from wayfare.deploy.household import check_federable
+from wayfare.deploy.locks import await_end, held, holder
 from wayfare.errors import ConfigError, DeviceError, StoreError, WayfareError
 from wayfare.experiment import Experiment
 
@@ -30,6 +31,7 @@ Listener = Callable[[str, dict[str, Any]], None]
 _UP = 90.0  # seconds within which the SuperLink must answer
 _LOOK = 0.5  # seconds between two looks at what has happened
 _ASK = 60.0  # seconds between two questions to Flower whether a run that has not begun still is one
+_SUPERLINK, _PLAYER = "superlink.lock", "player.lock"  # held by Flower's process, and by the one that plays the run
 _LINK = "wayfare"  # the name of the connection in Flower's settings
 
 _APP = """\
@@ -90,22 +92,38 @@ def serve(
     if not nodes:
         raise ConfigError("--nodes is wanted: how many devices to wait for (without certificates nobody can know)")
     job = _job(experiment, folder, nodes, wait, rounds)
-    _check_free(listen)
     place.mkdir(parents=True, exist_ok=True)
-    for old in ("outcome.json", "events.jsonl"):
+    with held(place / "server.lock", os.getpid()):
+        return _serve(job, place, listen, certificates, keys, hear)
+
+
+def _serve(
+    job: dict[str, Any], place: Path, listen: Address, certificates: Path | None, keys: list[Path], hear: Listener
+) -> dict[str, Any]:
+    # Of an earlier server that was killed. A SuperLink that ends has closed its door seconds before it is gone: until
+    # then what it has started would come to ours, take work there, and let it fall when it is ended.
+    for lock in (place / _SUPERLINK, place / _PLAYER):
+        if earlier := holder(lock):
+            hear(
+                "warning",
+                {"text": f"an earlier server of this run was killed: waiting until its process {earlier} ends"},
+            )
+        await_end(lock)
+    for old in ("outcome.json", "events.jsonl", _PLAYER):
         (place / old).unlink(missing_ok=True)
+    _check_free(listen)
     (place / "job.json").write_text(json.dumps(job), encoding="utf-8")
     (place / "app").mkdir(exist_ok=True)
     (place / "app" / "pyproject.toml").write_text(_APP, encoding="utf-8")
     (place / "config.toml").write_text(_connection(listen, certificates), encoding="utf-8")
     env = environment(place, WAYFARE_JOB=str((place / "job.json").absolute()))
     log = place / "superlink.log"
-    with started(_superlink(listen, place, certificates), env, log) as process:
+    with started(_superlink(listen, place, certificates), env, log, place / _SUPERLINK) as process:
         _wait_until_up(listen, certificates, process, log)
         registered = [["supernode", "register", str(key.absolute()), _LINK, "--name", key.stem] for key in keys]
         begun = ["run", str(place / "app"), _LINK, "--format", "json"]
         *_, told = flwr([*registered, begun], env, tolerated="already")  # nodes may have been let in before
-        hear("listening", {"address": str(listen), "nodes": nodes})
+        hear("listening", {"address": str(listen), "nodes": job["nodes"]})
         return _outcome(place, process, str(json.loads(told)["run-id"]), env, log, hear)
 
 
@@ -207,24 +225,13 @@ def _outcome(place: Path, process: Any, run: str, env: dict[str, str], log: Path
             return _told(json.loads(done.read_text(encoding="utf-8")))
         if process.poll() is not None:
             raise WayfareError(f"Flower's SuperLink has ended:\n{tail(log)}")
-        ended = _has_ended(place / "events.jsonl")
-        if ended is None and time.monotonic() - asked > _ASK:  # it has not even begun
+        player = holder(place / _PLAYER)
+        ended = player == 0
+        if player is None and time.monotonic() - asked > _ASK:  # it has not even begun
             asked, ended = time.monotonic(), _is_over(run, env)
         if ended and not done.exists():
             raise WayfareError(f"the server's process has ended without a word:\n{tail(log)}")
         time.sleep(_LOOK)
-
-
-def _has_ended(events: Path) -> bool | None:
-    """Whether the process that plays the run is gone: it holds the file of events. None if it has not begun."""
-    if not events.exists():
-        return None
-    with events.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-    return True
 
 
 def _is_over(run: str, env: dict[str, str]) -> bool:
