@@ -303,6 +303,19 @@ def test_runs_what_is_missing_once_and_writes_sections(tmp_path, monkeypatch, ca
     assert "other settings" in capsys.readouterr().err
 
 
+def test_a_cell_that_fails_does_not_keep_the_others_from_running(tmp_path, monkeypatch, capsys):
+    (tmp_path / "table1.toml").write_text(TOY.replace("[cells.quick]", "[cells.quick]\ntopology.per_round = 3"))
+    (tmp_path / "toy.toml").write_text(CLAIM)
+    monkeypatch.setattr(command, "recipes", lambda: {"toy/table1": tmp_path / "table1.toml"})
+    monkeypatch.setattr(command, "claim_files", lambda: {"toy": tmp_path / "toy.toml"})
+    out = tmp_path / "runs"
+    assert main(["claims", "--json", "--out", str(out), "--engine", "local", "--track", "none"]) == 0
+    told = capsys.readouterr()
+    assert "toy/table1, quick/seed-0: topology.per_round = 3, but 2 clients take part" in " ".join(told.err.split())
+    assert {each["reason"] for each in json.loads(told.out)["verdicts"]} == {"not run: it failed (quick)"}
+    assert (out / "toy/small/none/seed-0/summary.json").is_file()
+
+
 def test_sections_of_other_data_are_kept(tmp_path):
     file, word = tmp_path / "docs" / "claims.md", Verdict(claim(), "holds", Estimate(1.0, 0.5, 1.5, 3), 2.0, "points")
     for data, seconds in [("the town", 60.0), ("MSLS", 120.0), ("the town", 180.0)]:

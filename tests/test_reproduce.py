@@ -182,7 +182,7 @@ def test_table_4_has_13_cells_and_a_constant_budget():
     values = {name: (cell.paper, cell.paper_sd) for name, cell in plan.cells.items()}
     assert values["fedavg-125"] == (66.6, 0.8) and values["fedavg-4000"] == (57.3, 2.5)
     assert values["fedvc-125"] == (62.3, 1.1) and values["fedvc-500"] == (67.7, 0.4)
-    for scale, total in ((Scale.paper, 400_000), (Scale.small, 640)):
+    for scale, total in ((Scale.paper, 400_000), (Scale.small, 1_280)):
         for name, e in plan_of("table4", scale).experiments.items():
             if name != "fedavg":
                 assert e.rounds * e.training.iterations == total, f"{scale} {name}"
@@ -216,6 +216,15 @@ def test_settings_lie_over_each_other_in_the_order_that_is_said():
     assert [e.training.lr for e in small.experiments.values()] == [0.00001, 0.2]
     changed = read_plan(path, changes={"training.lr": 0.5, "rounds": 7})
     assert [(e.training.lr, e.rounds) for e in changed.experiments.values()] == [(0.5, 7)] * 2
+
+
+def test_a_change_need_only_fit_the_cells_that_are_run(capsys):
+    toy("[cells.prox]", 'strategy.name = "fedprox"')
+    status, out, _ = reproduce(capsys, "--cells", "prox", "--set", "strategy.mu=0.5", "--json")
+    assert status == 0 and json.loads(out)["page"]
+    assert "mu = 0.5" in Path("runs/toy/small/prox/seed-3/experiment.toml").read_text()
+    status, _, err = reproduce(capsys, "--set", "strategy.mu=0.5")
+    assert status == 2 and "unknown setting 'mu'" in err
 
 
 def test_a_base_gives_its_small_settings_too():

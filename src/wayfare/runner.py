@@ -29,7 +29,7 @@ from wayfare.core.store import Store
 from wayfare.core.traffic import Traffic
 from wayfare.data.partition.heterogeneity import counts, describe
 from wayfare.data.partition.split import Population, load_split
-from wayfare.errors import ConfigError, DataError, QuorumError, StoreError, suggestion
+from wayfare.errors import ConfigError, DataError, DeviceError, QuorumError, StoreError, suggestion
 from wayfare.experiment import Crowd, Experiment, flatten
 from wayfare.machine import opened
 from wayfare.reports.record import less_is_better
@@ -195,7 +195,7 @@ class _Run:
             return
         for round in self.experiment.topology.play(federation, state, len(self.store.lines)):
             self._commit(round, began, watchers)
-            self._check_void()
+            self._check_void(round.traffic.failure)
             if self._is_over():
                 return
             began = time.monotonic()
@@ -252,10 +252,12 @@ class _Run:
         every = self.experiment.evaluation.every
         return every > 0 and (number % every == 0 or number == self.rounds)
 
-    def _check_void(self) -> None:
-        limit, tail = self.experiment.policy.max_void, self.store.lines
+    def _check_void(self, failure: DeviceError | None) -> None:
+        limit, tail = min(self.experiment.policy.max_void, self.rounds), self.store.lines
         if len(tail) >= limit and all(line["void"] for line in tail[-limit:]):
             reasons = sorted({refusal["reason"] for refusal in tail[-1]["refused"]})
+            if failure and all(reason.startswith("failed: ") for reason in reasons):
+                raise failure  # with its traceback
             raise QuorumError(
                 f"{limit} rounds in a row without a quorum; the last replies were refused because: {'; '.join(reasons)}"
             )
@@ -307,7 +309,7 @@ class _Run:
                 yield id, Bundle(message.tensors, {**message.values, "split": split})
 
         replies = traffic.ask("evaluate", requests()) if ids else iter(())
-        for id, reply in self._answered(replies, scope):
+        for id, reply in self._answered(replies, scope, may_fail=round.number > 0):
             metrics = {name[7:]: reply.number(name) for name in reply.values if name.startswith("metric/")}
             weight = 1.0 if split == "test" else reply.number("n")
             for name, value in metrics.items():  # recall, say, is not measured where no query has an answer
@@ -316,12 +318,17 @@ class _Run:
                 per_client.setdefault(name, {})[id] = value
         return {f"{scope}/{name}": total / weights[name] for name, total in sums.items()}, per_client
 
-    def _answered(self, replies: Iterator[tuple[str, Bundle]], scope: str) -> Iterator[tuple[str, Bundle]]:
+    def _answered(
+        self, replies: Iterator[tuple[str, Bundle]], scope: str, may_fail: bool
+    ) -> Iterator[tuple[str, Bundle]]:
         answers: list[tuple[str, Bundle]] = []
         try:
             answers.extend(replies)
         except QuorumError as error:
-            self.listen("warning", {"text": f"no figure for {scope}: {error}"})
+            why = error.__cause__
+            if why and not may_fail:  # not one device could, from the beginning: a fault of the experiment
+                raise why from None
+            self.listen("warning", {"text": f"no figure for {scope}: {error}" + (f": {why}" if why else "")})
             return iter(())
         return iter(answers)
 

@@ -307,12 +307,20 @@ def test_failures_of_strangers_do_not_end_a_round() -> None:
     assert weight(FedAvg().merge(reply(0), replies)) == 3
 
 
-def test_when_every_device_fails_the_first_failure_is_raised() -> None:
+def test_when_every_device_fails_the_first_failure_is_kept() -> None:
     traffic, replies = ask([(d, Failure(f"no {d}", "Traceback: ...")) for d in "abc"])
-    with pytest.raises(DeviceError, match="device 'a', program 'train': no a") as told:
+    with pytest.raises(QuorumError, match="0 usable replies of 3 asked") as told:
         list(replies)
-    assert told.value.detail == "Traceback: ..."
+    assert str(traffic.failure) == "device 'a', program 'train': no a" and traffic.failure.detail == "Traceback: ..."
+    assert told.value.__cause__ is traffic.failure
     assert len(traffic.refused) == 3
+
+
+def test_a_refused_reply_is_no_failure() -> None:
+    traffic, replies = ask([("a", Failure("boom")), ("b", reply(math.nan))])
+    with pytest.raises(QuorumError):
+        list(replies)
+    assert traffic.failure is None and len(traffic.refused) == 2
 
 
 def test_a_failure_is_raised_at_once_if_so_wished() -> None:

@@ -323,9 +323,11 @@ def test_failed_and_raised(engine, expected, tmp_path):
 
 
 def test_all_failed(engine, expected, tmp_path):
-    """Not one device could do it: a fault of the experiment, told at once whatever the policy."""
-    with pytest.raises(DeviceError, match="this device has had enough"):
+    """Not one device can do it, round after round: a fault of the experiment, told with its traceback."""
+    with pytest.raises(DeviceError, match="this device has had enough") as caught:
         go(tiny(Fails(devices=("c0", "c1", "c2", "c3"))), tmp_path / "run", engine)
+    assert "in misbehave" in caught.value.detail
+    assert [line["void"] for line in lines(tmp_path / "run")] == [False, True, True, True]
 
 
 def test_left_early(pool, expected, tmp_path):

@@ -239,10 +239,11 @@ def test_a_group_that_cannot_at_all_does_not_end_the_run(tmp_path) -> None:
     assert round.traffic.refused[0]["device"] == "c1"
 
 
-def test_when_no_group_can_it_is_not_the_devices_fault(tmp_path) -> None:
+def test_when_no_group_can_the_round_is_void_and_says_why(tmp_path) -> None:
     lab = Lab(emptied(line([4.0], [1.0]), 0, 1), FedAvg(), tmp_path, policy=Policy(), groups=["x", "y"])
-    with pytest.raises(DeviceError, match="holds no training samples"):
-        lab.play(1, Hierarchy())
+    (round,) = lab.play(1, Hierarchy())
+    assert [weight(round.state, s) for s in ("model@0", "model@1", "model")] == [0, 0, 0]
+    assert round.void and "holds no training samples" in str(round.traffic.failure)
 
 
 def test_a_fault_stops_the_run_if_so_wished(tmp_path) -> None:

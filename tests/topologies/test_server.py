@@ -84,10 +84,11 @@ def test_a_round_with_a_quorum_goes_on_with_the_rest(tmp_path) -> None:
     assert [r["device"] for r in round.traffic.refused] == ["c2"]
 
 
-def test_when_nobody_can_it_is_not_the_devices_fault(tmp_path) -> None:
+def test_when_nobody_can_the_round_is_void_and_says_why(tmp_path) -> None:
     lab = Lab(empty(line([4.0], [1.0]), 0, 1), FedAvg(), tmp_path, policy=LENIENT)
-    with pytest.raises(DeviceError, match="holds no training samples"):
-        lab.play()
+    (round,) = lab.play()
+    assert (weight(round.state), round.void) == (0.0, True)
+    assert "holds no training samples" in str(round.traffic.failure) and "Traceback" in round.traffic.failure.detail
 
 
 def test_a_fault_stops_the_run_if_so_wished(tmp_path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +18,7 @@ import typer
 from wayfare.cli.console import Json, Settings, answer, err, parse_settings, recipes
 from wayfare.cli.reproduce import Plan, Scale, missing_weights, read_cells, read_plan, seeds_of
 from wayfare.cli.runs import Engine, Track, Workers, run_all
-from wayfare.errors import ConfigError, DataError, unknown
+from wayfare.errors import ConfigError, DataError, WayfareError, unknown
 from wayfare.ledger.claims import Claim, Sheet, check, read_claims
 from wayfare.ledger.document import Setting, counts, list_table, verdict_table, write_section
 from wayfare.ledger.verdicts import Verdict, decide, paper_effect
@@ -29,7 +29,10 @@ from wayfare.reports.reproduction import Cell, Paper
 if TYPE_CHECKING:
     from wayfare.experiment import Experiment
 
-_NO_DATA = "not run: its data is not here"  # the whole error, which names folders, is on standard error
+_NO_DATA, _FAILED = (
+    "not run: its data is not here",
+    "not run: it failed",
+)  # the errors, which name folders, are told only
 STUDY = "fedtour/study"  # a recipe without cells: `wayfare study` trains many models and merges every two
 _STUDY_SHEET = Sheet(
     Paper(title="FedTour, Sect. IV", metric="study/improving", unit="%", runs="fedtour"),
@@ -197,7 +200,11 @@ class Bench:
     def plans(self) -> dict[str, Plan]:
         """Recipes as experiments, but for the study."""
         known = recipes()
-        return {r: read_plan(known[r], Scale(self.scale), self.data, self.changes) for r in self.needed if r != STUDY}
+        return {
+            recipe: read_plan(known[recipe], Scale(self.scale), self.data, self.changes, cells)
+            for recipe, cells in self.needed.items()
+            if recipe != STUDY
+        }
 
     def folder(self, plan: Plan) -> Path:
         """As `wayfare reproduce` has it, below another root."""
@@ -206,25 +213,24 @@ class Bench:
     def run(self, seeds: int, machine: Any, track: list[str] | None) -> None:
         """What is missing."""
         batches: dict[Path, dict[str, Experiment]] = {}
+        homes: dict[Path, dict[str, str]] = {}  # folder -> cell -> recipe
         for recipe, plan in self.plans.items():
             for cell in self.needed[recipe]:
                 if weights := missing_weights(plan.experiments[cell]):
                     self.absent.setdefault(recipe, {})[cell] = f"its weights, {weights}, are not here"
                     continue
                 batches.setdefault(self.folder(plan), {}).update(seeds_of(plan, cell, seeds))
+                homes.setdefault(self.folder(plan), {})[cell] = recipe
         for folder, batch in batches.items():
-            try:
-                run_all(batch, folder, machine, track)
-            except DataError as error:  # one paper's data may be missing where another's is there
-                err.print(f"[red]not run[/red] {folder}: {error}", highlight=False, soft_wrap=True)
-                self._blame(folder, _NO_DATA)
+            run_all(batch, folder, machine, track, partial(self._left_out, homes[folder]))
         if STUDY in self.needed:
             self._study(seeds, machine)
 
-    def _blame(self, folder: Path, why: str) -> None:
-        for recipe, plan in self.plans.items():
-            if self.folder(plan) == folder:
-                self.absent.setdefault(recipe, {}).update(dict.fromkeys(self.needed[recipe], why))
+    def _left_out(self, homes: Mapping[str, str], run: str, error: WayfareError) -> None:
+        """A setting may not fit every cell, and one paper's data may be missing where another's is there."""
+        cell = run.partition("/")[0]
+        err.print(f"[red]not run[/red] {homes[cell]}, {run}: {error}", highlight=False, soft_wrap=True)
+        self.absent.setdefault(homes[cell], {})[cell] = _NO_DATA if isinstance(error, DataError) else _FAILED
 
     def _study(self, seeds: int, machine: Any) -> None:
         """FedTour's study of merges, once per seed; it keeps no run folder, so its numbers are kept here."""

@@ -12,7 +12,7 @@ They are put one over the other in this order: the recipe, [small], the cell, it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -124,11 +124,11 @@ def reproduce_recipe(
 ) -> tuple[dict[str, Any], list[Any]]:
     """All cells of a recipe; returns the result and what to show of it."""
     with opened(engine, workers) as machine:
-        plan = read_plan(path, scale, data, changes)
+        plan = read_plan(path, scale, data, changes, [name.strip() for name in only.split(",") if name.strip()])
         folder = out or plan.folder
         if plan.paper is not None and plan.whole is not None:
             return _show_split(plan, plan.paper, plan.whole, folder)
-        chosen, left_out = _choose(plan, only, path)
+        chosen, left_out = _choose(plan, path)
         runs = {name: seeds_of(plan, name, seeds) for name in chosen}
         run_all({run: e for each in runs.values() for run, e in each.items()}, folder, machine, track)
     groups = [Group(name, tuple(Record.read(folder / run) for run in runs[name])) for name in chosen]
@@ -176,8 +176,9 @@ def read_plan(
     scale: Scale | None = None,
     data: Path | None = None,
     changes: Mapping[str, Any] | None = None,
+    only: Sequence[str] = (),
 ) -> Plan:
-    """A recipe's cells as experiments; nothing of data or weights has to be there for that."""
+    """A recipe's cells as experiments, or some of them; nothing of data or weights has to be there for that."""
     from wayfare.components import build
     from wayfare.experiment import Experiment, override, read_table
 
@@ -197,6 +198,9 @@ def read_plan(
     if is_small and small is not None:
         table = _over(table, {key: value for key, value in small.items() if key != "about"})
     tables: dict[str, dict[str, Any]] = table.pop("cells", {})
+    for name in only:
+        if name not in tables:
+            raise unknown("cell", name, tables, str(path))
     cells, experiments = {}, {}
     for name, settings in tables.items():
         if not isinstance(settings, dict):
@@ -208,7 +212,8 @@ def read_plan(
         cells[name] = _cell({key: settings[key] for key in _OWN if key in settings}, f"{path}: cells.{name}")
         if ROUNDS_TO in cells[name].also and not (paper and paper.reach):
             raise ConfigError(f"{path}: cells.{name}.also.{ROUNDS_TO} needs paper.reach, the value of paper.metric")
-        experiments[name] = Experiment.from_table(override(made, last), name)
+        if not only or name in only:  # what is changed need not fit the others
+            experiments[name] = Experiment.from_table(override(made, last), name)
     about = " ".join(str(table.get("about", "")).split())
     title = (paper.title if paper else "") or str(table.get("name", path.stem))
     words = str((small or {}).get("about", "")) if data is None else f"the recipe's small settings, on {data.name}"
@@ -251,15 +256,11 @@ def _cell(own: dict[str, Any], where: str) -> Cell:
     return cell
 
 
-def _choose(plan: Plan, only: str, path: Path) -> tuple[list[str], dict[str, str]]:
+def _choose(plan: Plan, path: Path) -> tuple[list[str], dict[str, str]]:
     """The cells to run, and those that cannot be, with the reason."""
     if not plan.cells:
         raise ConfigError(f"{path} has no [cells.NAME] tables: it is one experiment, for `wayfare run`")
-    wanted = [name.strip() for name in only.split(",") if name.strip()]
-    for name in wanted:
-        if name not in plan.cells:
-            raise unknown("cell", name, plan.cells, str(path))
-    chosen = [name for name in plan.cells if not wanted or name in wanted]
+    chosen = list(plan.experiments)
     missing = {name: file for name in chosen if (file := missing_weights(plan.experiments[name]))}
     if missing and (plan.scale != Scale.small or len(missing) == len(chosen)):
         files, first = ", ".join(dict.fromkeys(missing.values())), next(iter(missing.values()))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +25,7 @@ from wayfare.cli.console import (
     recipe_path,
     watching,
 )
-from wayfare.errors import ConfigError
+from wayfare.errors import ConfigError, DataError, DeviceError, QuorumError, WayfareError
 from wayfare.machine import opened
 from wayfare.reports.compare import compare, write_page
 from wayfare.reports.record import Record
@@ -99,8 +101,17 @@ def resume(
     raise ConfigError(f"{folder} holds several runs: resume one of {sorted(p.name for p in folder.glob('seed-*'))}")
 
 
-def run_all(plan: dict[str, Experiment], folder: Path, machine: Any, track: list[str] | None) -> list[dict[str, Any]]:
-    """Run experiments one after another on one engine, continuing what is begun and leaving what is done."""
+def run_all(
+    plan: dict[str, Experiment],
+    folder: Path,
+    machine: Any,
+    track: list[str] | None,
+    failed: Callable[[str, WayfareError], None] | None = None,
+) -> list[dict[str, Any]]:
+    """Run experiments one after another on one engine, continuing what is begun and leaving what is done.
+
+    With `failed`, one that fails through its own fault is told and left out; the others go on.
+    """
     from wayfare.experiment import Experiment
     from wayfare.runner import resume as continue_run
     from wayfare.runner import run as begin_run
@@ -114,12 +125,19 @@ def run_all(plan: dict[str, Experiment], folder: Path, machine: Any, track: list
             if (place / "experiment.toml").exists():
                 if not experiment.is_in((place / "experiment.toml").read_text(encoding="utf-8")):
                     raise ConfigError(f"{place} holds a run with other settings: remove it, or choose another --out")
-                summaries.append(continue_run(place, machine, track=_track(track), listen=watch))
+                play = partial(continue_run, place)
             else:
                 # of a copy, which goes with what it has read; the plan's experiments stay until the last has run
                 copy = Experiment.from_toml(experiment.to_toml())
                 task = task if task == copy.task else copy.task
-                summaries.append(begin_run(replace(copy, task=task), place, machine, track=_track(track), listen=watch))
+                play = partial(begin_run, replace(copy, task=task), place)
+            try:
+                summaries.append(play(machine, track=_track(track), listen=watch))
+            except (ConfigError, DataError, DeviceError, QuorumError) as error:
+                if failed is None:
+                    raise
+                failed(name, error)
+                continue
             left.end(summaries[-1]["seconds"])
             _report(place)
     return summaries

@@ -44,6 +44,7 @@ class Traffic:
     bytes_up: int = 0
     bytes_down: int = 0
     group: str = ""  # the group now asked, in a hierarchy
+    failure: DeviceError | None = None  # the first, if a program failed on every device that was asked
 
     def ask(
         self, program: str, requests: Iterable[tuple[str, Bundle]], expects: Mapping[str, Weights] | None = None
@@ -83,12 +84,12 @@ class Traffic:
             self._note(device, reply)
             self.heard(device)
             yield device, reply
-        if asked and len(failures) == asked:
-            raise failures[0]  # not one device could run it: a fault of the experiment, not of the devices
+        if asked and len(failures) == asked:  # a bad day, or a fault of the experiment: if it goes on, this tells which
+            self.failure = failures[0]
         if admitted < max(1, math.ceil(self.policy.quorum * asked - 1e-9)):  # 0.07 * 100 is a little above 7
             raise QuorumError(
                 f"round {self.round}: {admitted} usable replies of {asked} asked, quorum {self.policy.quorum}"
-            )
+            ) from self.failure
 
     def _note(self, device: str, reply: Bundle) -> None:
         n = int(reply.number("n"))

@@ -16,7 +16,7 @@ from wayfare.core.bundle import Bundle
 from wayfare.core.federation import Federation, Round
 from wayfare.core.protocols import Population
 from wayfare.core.seeds import rng_for
-from wayfare.errors import ConfigError, DeviceError, QuorumError, WayfareError
+from wayfare.errors import ConfigError, QuorumError
 
 _OF = "@"  # section "model@3" is the model of group 3
 
@@ -42,7 +42,7 @@ class Hierarchy:
         for number in range(first, federation.rounds + 1):
             top, groups, examples = _split(state, len(members))
             traffic = federation.traffic(number)
-            lost: list[WayfareError] = []
+            lost = 0
             for g, member in enumerate(members):
                 rng = rng_for(federation.seed, number, "choose", g)
                 chosen = strategy.choose(sizes[member], self.per_group or len(member), rng)
@@ -53,13 +53,9 @@ class Hierarchy:
                     requests = ((id, relay.send(server, id)) for id in ids)
                     groups[g] = relay.merge(server, traffic.ask("train", requests, relay.expects(server)))
                     examples[g] += traffic.examples - before
-                except (QuorumError, DeviceError) as error:  # too few of its devices could, or none
-                    if isinstance(error, DeviceError) and federation.policy.on_error == "raise":
-                        raise
-                    lost.append(error)  # this group stays where it was
-            void = len(lost) == len(members)
-            if void and all(isinstance(error, DeviceError) for error in lost):
-                raise lost[0]  # not one device of any group could: a fault of the experiment
+                except QuorumError:
+                    lost += 1  # this group stays where it was
+            void = lost == len(members)
             if number % self.interval == 0 or number == federation.rounds:
                 reports = ((str(g), relay.report(groups[g], examples[g])) for g in range(len(groups)) if examples[g])
                 if any(examples):
