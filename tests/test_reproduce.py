@@ -227,6 +227,14 @@ def test_a_change_need_only_fit_the_cells_that_are_run(capsys):
     assert status == 2 and "unknown setting 'mu'" in err
 
 
+def test_what_stands_in_for_data_is_not_asked_of_a_users_own():
+    town, own = plan_of("table1", Scale.small), read_plan(RECIPES / "table1.toml", Scale.small, Path.cwd())
+    assert (town.experiments["fedavg"].task.town, own.experiments["fedavg"].task.path) == ("city", str(Path.cwd()))
+    assert town.experiments["fedavg"].task.test_cities == ("sundarpal", "wirrabeck")
+    assert own.experiments["fedavg"].task.test_cities == ()
+    assert own.experiments["fedavg"].training == town.experiments["fedavg"].training
+
+
 def test_a_base_gives_its_small_settings_too():
     toy()
     text = 'base = "toy.toml"\ntraining.momentum = 0.5\n[small]\ntraining.epochs = 2\n[cells.only]\ntraining.lr = 0.3\n'

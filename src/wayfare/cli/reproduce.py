@@ -4,10 +4,12 @@ A recipe's cells say in which settings each differs from the recipe, and what th
 
     [paper]                     what the table is; see `wayfare.reports.reproduction.Paper`
     [small]                     settings that replace the recipe's at small scale; `about` says in words what they are
+    [small.without_data]        more of them, for the data that stands in where there is no --data
     [cells.NAME]                settings, and beside them label, paper, paper_sd and also
     [cells.NAME.small]          settings of the cell at small scale
 
-They are put one over the other in this order: the recipe, [small], the cell, its own small, --data and --set.
+They are put one over the other in this order: the recipe, [small], [small.without_data], the cell, its own small, --data
+and --set.
 """
 
 from __future__ import annotations
@@ -196,7 +198,8 @@ def read_plan(
     if paper is not None and paper.data and chosen == Scale.paper and "task.path" not in last:
         raise ConfigError(f"--scale paper needs --data DIR, the folder of {paper.data}; --scale small needs nothing")
     if is_small and small is not None:
-        table = _over(table, {key: value for key, value in small.items() if key != "about"})
+        table = _over(table, {key: value for key, value in small.items() if key not in ("about", "without_data")})
+        table = _over(table, small.get("without_data", {}) if data is None else {})
     tables: dict[str, dict[str, Any]] = table.pop("cells", {})
     for name in only:
         if name not in tables:

@@ -201,9 +201,10 @@ class Reproduction:
         """For the terminal; the notes are not in it."""
         result = Table(box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left", title_style="bold")
         result.title = Text(plain(self._headline))
-        result.add_column("cell", overflow="fold")
+        words = [len(word) for row in self.rows for word in plain(row.label).split()]
+        result.add_column("cell", overflow="fold", min_width=min(16, max(words, default=0)))  # no word is torn
         for head in self._heads:
-            result.add_column(head, justify="right")
+            result.add_column(head, justify="right", no_wrap=head in ("paper", "here", "difference"))
         for row, group in zip(self.rows, comparison.groups):
             result.add_row(*map(Text, (plain(row.label), *self._cells(row, group.seconds.mean))))
         return result
