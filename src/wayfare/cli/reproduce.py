@@ -8,8 +8,8 @@ A recipe's cells say in which settings each differs from the recipe, and what th
     [cells.NAME]                settings, and beside them label, paper, paper_sd and also
     [cells.NAME.small]          settings of the cell at small scale
 
-They are put one over the other in this order: the recipe, [small], [small.without_data], the cell, its own small, --data
-and --set.
+They are put one over the other in this order: the recipe, [small], [small.without_data], the cell, its own small,
+--data and --set.
 """
 
 from __future__ import annotations
