@@ -160,6 +160,52 @@ def test_a_fault_of_the_experiment_stops_it_with_the_traceback(tmp_path):
         run(e, tmp_path / "strict", "local")
 
 
+@dataclass(frozen=True)
+class BadDay(FedAvg):
+    """In one round nobody can."""
+
+    day: int = 2
+
+    def client(self, device, message):
+        if message.number("round") == self.day:
+            raise ValueError("no network")
+        return super().client(device, message)
+
+
+def test_one_round_in_which_nobody_can_does_not_end_a_run(tmp_path):
+    result = run(replace(SMALL, strategy=BadDay(), rounds=3), tmp_path / "run", "local")
+    assert (result["rounds"], result["void"]) == (3, 1)
+    assert [line["void"] for line in lines(tmp_path / "run")] == [False, False, True, False]
+    states = [line["checkpoint"]["sha256"] for line in lines(tmp_path / "run")]
+    assert states[1] == states[2] != states[3]
+    with pytest.raises(DeviceError, match="no network"):  # a run of nothing else has failed
+        run(replace(SMALL, strategy=BadDay(day=1), rounds=1), tmp_path / "short", "local")
+
+
+@dataclass(frozen=True)
+class NoJudges(FedAvg):
+    """From some round on no device can judge."""
+
+    first: int = 1
+
+    def resume(self, device, message):
+        if "split" in message.values and message.number("round") >= self.first:
+            raise ValueError("no light")
+        return super().resume(device, message)
+
+
+def test_judges_that_cannot_are_told_of_and_from_the_beginning_an_error(tmp_path):
+    heard = []
+    result = run(
+        replace(SMALL, strategy=NoJudges()), tmp_path / "run", "local", listen=lambda event, data: heard.append(data)
+    )
+    assert result["rounds"] == 2
+    told = [data["text"] for data in heard if "text" in data]
+    assert any("no figure for clients: round 1: 0 usable" in text and "ValueError: no light" in text for text in told)
+    with pytest.raises(DeviceError, match="no light"):
+        run(replace(SMALL, strategy=NoJudges(first=0)), tmp_path / "never", "local")
+
+
 def test_a_million_clients_are_a_rule(tmp_path):
     from wayfare.topologies.server import Server
 

@@ -253,7 +253,9 @@ class _Run:
         return every > 0 and (number % every == 0 or number == self.rounds)
 
     def _check_void(self, failure: DeviceError | None) -> None:
-        limit, tail = min(self.experiment.policy.max_void, self.rounds), self.store.lines
+        limit, tail = self.experiment.policy.max_void, self.store.lines
+        if failure:
+            limit = min(limit, self.rounds)  # a run in which nothing worked has failed, however short it is
         if len(tail) >= limit and all(line["void"] for line in tail[-limit:]):
             reasons = sorted({refusal["reason"] for refusal in tail[-1]["refused"]})
             if failure and all(reason.startswith("failed: ") for reason in reasons):
