@@ -284,16 +284,18 @@ def test_mean_by_hand() -> None:
 
 def test_mean_of_small_large_and_empty_tensors_of_two_types() -> None:
     """Small neighbours are averaged as one: the same numbers, shapes and types as one by one."""
-    shapes = [(3,), (0,), (2, 2), (200, 200), (4,), (1, 0, 2)]
+    shapes = [(3,), (0,), (2, 2), (200, 200), (4,), (1, 0, 2), (300, 301), (64, 64, 5, 5)]
     one, two = ({str(k): torch.randn(s) for k, s in enumerate(shapes)} for _ in range(2))
     for weights in (one, two):
         weights["half"] = torch.randn(5).half()
         weights["last"] = torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last)
-    found = mean([(1.0, one), (3.0, two)])
-    assert list(found) == list(one)
-    for name in one:
-        expected = ((one[name].double() + 3 * two[name].double()) / 4).to(one[name].dtype)
-        assert found[name].dtype == one[name].dtype and torch.equal(found[name], expected)
+    one["7"] = one["7"].to(memory_format=torch.channels_last)  # that lies in another order than the other's
+    for first, second in ((one, two), (two, one)):
+        found = mean([(1.0, first), (3.0, second)])
+        assert list(found) == list(first)
+        for name in first:
+            expected = ((first[name].double() + 3 * second[name].double()) / 4).to(first[name].dtype)
+            assert found[name].dtype == first[name].dtype and torch.equal(found[name], expected)
 
 
 def test_mean_where_float32_would_go_wrong() -> None:

@@ -167,19 +167,28 @@ def mean(pairs: Iterable[tuple[float, Mapping[str, Tensor]]]) -> Weights:
     """The weighted mean in one pass: float64 accumulators, a few models in memory however many are averaged."""
     total, first = 0.0, {}  # type: float, Mapping[str, Tensor]
     sums: list[Tensor] = []
-    wide: list[Tensor] = []  # each part once more, as float64: adding across types takes twice as long
     for weight, weights in pairs:
         total += weight
         first = first or weights
         parts = joined(weights[name] for name in first)
         if not sums:
             sums = [part.to(torch.float64, copy=True).mul_(weight) for part in parts]
-            wide = [torch.empty_like(part) for part in sums]
         else:
-            for s, w, part in zip(sums, wide, parts, strict=True):
-                s.add_(w.copy_(part), alpha=weight)
+            for s, part in zip(sums, parts, strict=True):
+                for place, more in _pieces(s, part):
+                    place.add_(more.to(torch.float64), alpha=weight)  # adding across types takes twice as long
     means = (s.div_(total) for s in sums)
     return dict(zip(first, apart(means, first.values())))
+
+
+_PIECE = 2**16  # numbers that stay in the cache while they are made wide and added
+
+
+def _pieces(a: Tensor, b: Tensor) -> Iterable[tuple[Tensor, Tensor]]:
+    """Two tensors of one shape in pieces of the same numbers, or whole where they do not lie in order."""
+    if a.is_contiguous() and b.is_contiguous():
+        return zip(torch.split(a.view(-1), _PIECE), torch.split(b.view(-1), _PIECE), strict=True)
+    return ((a, b),)
 
 
 def midpoint(a: Tensor, b: Tensor) -> Tensor:
