@@ -64,11 +64,14 @@ def interpreters(names, install):
 def measure(runner, python, work, size, rounds):
     script, _, processes = RUNNERS[runner]
     command = [python, script, "--work", str(work), "--size", size, "--rounds", str(rounds)]
-    command += ["--processes", str(processes), "--started", str(time.time())]
-    done = subprocess.run(command, cwd=PEERS, capture_output=True, text=True, timeout=900)
-    if done.returncode:
-        note.print(done.stderr[-2000:], markup=False)
-        raise RuntimeError(f"{runner} failed with status {done.returncode}")
+    for last in (False, True):  # pfl's workers sometimes abort at their end
+        begun = ["--processes", str(processes), "--started", str(time.time())]
+        done = subprocess.run([*command, *begun], cwd=PEERS, capture_output=True, text=True, timeout=900)
+        if not done.returncode:
+            break
+        note.print(f"{runner} failed with status {done.returncode}: {done.stderr[-2000:]}", markup=False)
+        if last:
+            raise RuntimeError(f"{runner} failed twice")
     result = json.loads(done.stdout.strip().splitlines()[-1])
     steady = len(result["seconds_per_round"])
     return {
