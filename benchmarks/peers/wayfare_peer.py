@@ -123,12 +123,15 @@ class SameClients(FedAvg):
     rounds: int = 0
 
     @cached_property
+    def work(self):
+        return common.read(Path(self.folder))[0]
+
+    @cached_property
     def turns(self):
         return {mark(rng_for(SEED, turn + 1, "choose")): turn for turn in range(self.rounds)}
 
     def choose(self, sizes, count, rng):
-        work, *_ = common.read(Path(self.folder))
-        return work.sample(self.turns[mark(rng)])
+        return self.work.sample(self.turns[mark(rng)])
 
 
 def main():

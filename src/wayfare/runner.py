@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,12 @@ class _Run:
             self._bench = self.experiment.bench(self.store.folder)
         return self._bench
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """What ties a round to its experiment: all of it but the number of rounds, which may grow."""
+        chosen = replace(self.experiment, rounds=1).chosen()
+        return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()
+
     def _write_beginning(self, spec: str, machine: Any) -> None:
         """The files that describe the run; each can be made again, so a crash between them costs nothing."""
         experiment, store = self.experiment, self.store
@@ -158,7 +165,7 @@ class _Run:
     def _check_unchanged(self) -> None:
         """The rounds so far must be of this experiment: going on with another would mix two runs."""
         lines = self.store.lines
-        if lines and lines[-1]["experiment"] != fingerprint(self.experiment):
+        if lines and lines[-1]["experiment"] != self.fingerprint:
             path = self.store.folder / "experiment.toml"
             raise StoreError(f"{path} was changed since round {lines[-1]['round']}: put it back, or begin a new run")
 
@@ -223,7 +230,7 @@ class _Run:
             "kept": traffic.kept,
             "void": round.void,
             "warnings": warnings,
-            "experiment": fingerprint(self.experiment),
+            "experiment": self.fingerprint,
         }
         if round.events:
             line["events"] = round.events
@@ -413,11 +420,6 @@ class _Run:
 
     def _heard(self, device: str) -> None:
         self.listen("device", {"device": device})
-
-
-def fingerprint(experiment: Experiment) -> str:
-    """What ties a round to its experiment: all of it but the number of rounds, which may grow."""
-    return hashlib.sha256(json.dumps(replace(experiment, rounds=1).chosen(), sort_keys=True).encode()).hexdigest()
 
 
 def _newest(lines: list[dict[str, Any]]) -> dict[str, float]:

@@ -6,6 +6,7 @@ import gc
 import json
 import math
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -365,15 +366,17 @@ def test_held_replies_are_bounded(pool, expected, tmp_path, figure, strategy):
     figure(f"100 devices on 2 workers: at most {most_held} replies held, {pool.most_files} files in shared memory")
 
 
-def test_shared_memory_is_full(tmp_path, monkeypatch):
-    """An error, where writing to memory that is not there would end the process."""
-
-    def full(handle, start, size):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(StoreError, match="no room for 4,032 bytes of shared memory"):
-        shared.put(Bundle({"model": {"w": torch.ones(1000)}}), tmp_path / "file")
+def test_shared_memory_is_full(tmp_path):
+    """An error with what to do, in the middle of a file as well, and nothing is left of it."""
+    bundle, limit = Bundle({"model": {"w": torch.ones(100_000)}}), resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, limit[1]))  # files may not become larger: EFBIG for ENOSPC
+    try:
+        with pytest.raises(StoreError, match=r"no room for 400,000 bytes of shared memory.*make it larger"):
+            shared.put(bundle, tmp_path / "file")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, ignored)
     assert not list(tmp_path.iterdir())
 
 

@@ -33,42 +33,32 @@ def put(bundle: Bundle, path: Path) -> dict[str, Any]:
     """Write a bundle's tensors to a file that another process will map; returns the header it needs.
 
     A file that is there already is written over: its memory is taken, and taking memory costs more than copying.
+    It is written to as a file, not through a map of it, which would cost a page fault for every 4 KiB, and where there
+    is no memory left would end the process without a word.
     """
-    tensors, offset = {}, 0
+    pieces: list[Any] = []
+    offset = 0
     layout: dict[str, dict[str, tuple[str, list[int], int]]] = {}
     for section, weights in bundle.tensors.items():
         layout[section] = {}
         for name, tensor in weights.items():
             source = plain(tensor)
             layout[section][name] = (str(source.dtype)[6:], list(source.shape), offset)
+            gap = -source.nbytes % _ALIGN
             if source.numel():
-                tensors[offset] = source
-            offset += -(-source.nbytes // _ALIGN) * _ALIGN
+                pieces += [source.view(-1).view(torch.uint8).numpy(), bytes(gap)]
+            offset += source.nbytes + gap
     if offset:
-        with path.open("r+b" if path.exists() else "w+b") as file:
-            if os.fstat(file.fileno()).st_size < offset:
-                _reserve(file.fileno(), offset, path)
-            with mmap.mmap(file.fileno(), offset) as memory:
-                for start, source in tensors.items():
-                    target = torch.frombuffer(memory, dtype=source.dtype, count=source.numel(), offset=start)
-                    target.copy_(source.view(-1))
-                    del target  # the map cannot be closed while a tensor looks at it
+        try:
+            with path.open("r+b" if path.exists() else "w+b") as file:
+                file.writelines(pieces)
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            raise StoreError(
+                f"no room for {offset:,} bytes of shared memory in {path.parent}: {error.strerror}. "
+                "Use fewer workers, or make it larger (docker run --shm-size=...)"
+            ) from error
     return {"path": str(path) if offset else "", "bytes": offset, "layout": layout, "values": bundle.values}
-
-
-def _reserve(handle: int, size: int, path: Path) -> None:
-    """Take the memory now: where there is none left, writing to a map would end the process without a word."""
-    try:
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(handle, 0, size)
-        else:
-            os.ftruncate(handle, size)
-    except OSError as error:
-        path.unlink()
-        raise StoreError(
-            f"no room for {size:,} bytes of shared memory in {path.parent}: {error.strerror}. "
-            "Use fewer workers, or make it larger (docker run --shm-size=...)"
-        ) from error
 
 
 def get(header: dict[str, Any], unused: Callable[[], object] = lambda: None) -> Bundle:
