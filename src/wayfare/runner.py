@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -88,6 +87,7 @@ class _Run:
 
     def __init__(self, experiment: Experiment, store: Store, listen: Listener) -> None:
         self.experiment, self.store, self.listen = experiment, store, listen
+        self.fingerprint = fingerprint(experiment)
         self._bench: Bench | None = None
         self.rounds = experiment.rounds  # 0: all that the topology has, known once there are clients
         self._remembering: set[str] = set()
@@ -139,12 +139,6 @@ class _Run:
         if self._bench is None:
             self._bench = self.experiment.bench(self.store.folder)
         return self._bench
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """What ties a round to its experiment: all of it but the number of rounds, which may grow."""
-        chosen = replace(self.experiment, rounds=1).chosen()
-        return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()
 
     def _write_beginning(self, spec: str, machine: Any) -> None:
         """The files that describe the run; each can be made again, so a crash between them costs nothing."""
@@ -420,6 +414,11 @@ class _Run:
 
     def _heard(self, device: str) -> None:
         self.listen("device", {"device": device})
+
+
+def fingerprint(experiment: Experiment) -> str:
+    """What ties a round to its experiment: all of it but the number of rounds, which may grow."""
+    return hashlib.sha256(json.dumps(replace(experiment, rounds=1).chosen(), sort_keys=True).encode()).hexdigest()
 
 
 def _newest(lines: list[dict[str, Any]]) -> dict[str, float]:
