@@ -89,8 +89,9 @@ class Images:
 
     def steps(self, net, client, batch_size, memo, rng):
         work, images, labels = self.data
-        for rows in work.order(*self.orders[mark(rng)]).split(batch_size):
-            yield Batch(common.pixels(images[rows], common.LAYOUT[self.size]), labels[rows])
+        rows = work.order(*self.orders[mark(rng)])
+        for some, their in zip(images[rows].split(batch_size), labels[rows].split(batch_size)):
+            yield Batch(common.pixels(some, common.LAYOUT[self.size]), their)
 
     def forward(self, net, batch):
         return Output({}, net(batch.inputs))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from flwr.serverapp import ServerApp
 
-from wayfare.deploy.locks import held
+from wayfare.core.locks import held
 
 if TYPE_CHECKING:
     from flwr.app import Context

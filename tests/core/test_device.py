@@ -177,6 +177,29 @@ def test_one_step(tmp_path) -> None:
     assert trained(tmp_path, Training(lr=0.5, batch_size=ONE_BATCH), 4.0, 2.0) == 1.5
 
 
+def test_plain_descent_has_the_bits_of_torch(tmp_path) -> None:
+    """And a tensor that the loss does not reach stays as it is."""
+
+    class WithSpare(Toy):
+        def network(self):
+            net = super().network()
+            net.spare = nn.Parameter(torch.tensor([7.0]))
+            return net
+
+    toy, parts = cloud(50)
+    toy = WithSpare(toy.x, toy.y, toy.start, toy.labels_, toy.norm)
+    device = Lab((toy, parts), FedAvg(), tmp_path, Training(lr=0.1, batch_size=ONE_BATCH)).device()
+    net = device.network(device.initial)
+    (batch,) = toy.steps(net, device.client, ONE_BATCH, {}, device.rng("pass 0"))
+    toy.loss(toy.forward(net, batch), batch, {}).backward()
+    torch.optim.SGD(net.parameters(), lr=0.1).step()
+    expected = snapshot(net)
+    net = device.network(device.initial)
+    device.train(net, Bundle())
+    assert digest(snapshot(net)) == digest(expected) != digest(device.initial)
+    assert float(net.spare) == 7.0
+
+
 def test_clipping(tmp_path) -> None:
     # g = -4, of norm 4; clipped to 1: w = 0.5*1. A gradient within the bound is left alone.
     assert trained(tmp_path, Training(lr=0.5, clip=1.0), 4.0) == pytest.approx(0.5, abs=1e-6)

@@ -264,23 +264,23 @@ def test_the_examples_commands_are_understood():
 
 
 def test_a_lock_tells_who_holds_it(tmp_path):
-    from wayfare.deploy.locks import await_end, held, holder
+    from wayfare.core.locks import await_end, held, holder
 
     lock = tmp_path / "lock"
     assert holder(lock) is None
     with held(lock, 0):  # for a process that is still to begin
         assert holder(lock) is None
-    with held(lock, 4711):
-        assert holder(lock) == 4711
-        with pytest.raises(StoreError, match=rf"{tmp_path} is in use by process 4711"), held(lock, 1):
+    with held(lock, os.getpid()):
+        assert holder(lock) == os.getpid()
+        with pytest.raises(StoreError, match=rf"{tmp_path} is in use by process {os.getpid()}"), held(lock, 1):
             pass
     assert holder(lock) == 0
     await_end(lock, seconds=0)
 
 
 def test_a_program_holds_its_lock_until_it_ends_and_is_killed_if_it_does_not(tmp_path):
+    from wayfare.core.locks import await_end, holder
     from wayfare.deploy.flower_tools import started
-    from wayfare.deploy.locks import await_end, holder
 
     lock, log = tmp_path / "lock", tmp_path / "log"
     deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
@@ -294,7 +294,7 @@ def test_a_program_holds_its_lock_until_it_ends_and_is_killed_if_it_does_not(tmp
 
 
 def test_one_server_to_a_run(tmp_path):
-    from wayfare.deploy.locks import held
+    from wayfare.core.locks import held
     from wayfare.deploy.server import Address, serve
 
     (tmp_path / "flower").mkdir()

@@ -14,17 +14,15 @@ A round counts when its line is on the disk. Its checkpoint is there before the 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
-import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from wayfare.core import disk
+from wayfare.core import disk, locks
 from wayfare.core.bundle import Bundle
 from wayfare.core.memory import KEEP, Memories
 from wayfare.errors import StoreError
@@ -60,27 +58,15 @@ class Store:
         """Keep every other process out of this folder; the lock goes with the process, however it ends."""
         try:
             disk.make_folder(self.folder)
-            handle = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise StoreError(f"cannot use {self.folder} as a run folder: {error.strerror}") from error
-        try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                os.ftruncate(handle, 0)
-                os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
-            except BlockingIOError:
-                raise StoreError(
-                    f"{self.folder} is in use by process {_holder(handle)}: wait for it, or stop it first"
-                ) from None
-            except OSError as error:
-                raise StoreError(f"cannot lock {self.folder}: {error.strerror or error}") from error
+        lock = self.folder / "lock"
+        with locks.held(lock, os.getpid()) as handle:
             yield
             try:
-                os.ftruncate(handle, 0)  # or the next holder would be taken for this one for a moment
+                locks.sign(handle, 0)  # or the next holder would be taken for this one for a moment
             except OSError as error:
-                raise StoreError(f"cannot release {self.folder / 'lock'}: {error.strerror or error}") from error
-        finally:
-            os.close(handle)
+                raise StoreError(f"cannot release {lock}: {error.strerror or error}") from error
 
     # ---- rounds
 
@@ -182,23 +168,3 @@ def _unsealed(raw: bytes) -> dict[str, Any] | None:
 
 def _with_crc(text: str) -> str:
     return f'{text[:-1]}, "crc": {zlib.crc32(text.encode())}}}\n'
-
-
-def _holder(handle: int) -> str:
-    """Who has the lock; a process that has just taken it may not have written its number there yet."""
-    for _ in range(100):
-        number = os.pread(handle, 32, 0).decode(errors="replace").strip()
-        if number.isdigit() and _lives(int(number)):
-            break
-        time.sleep(0.01)
-    return number or "unknown"
-
-
-def _lives(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except PermissionError:  # another user's
-        return True
-    except (OSError, OverflowError):
-        return False
-    return True

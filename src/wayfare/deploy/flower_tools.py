@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from wayfare.deploy.locks import held, sign
+from wayfare.core.locks import held, sign
 from wayfare.engines.flower_simulation import QUIET, require
 from wayfare.errors import ConfigError, WayfareError
 

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from wayfare import errors
+from wayfare.core.locks import await_end, held, holder
 from wayfare.deploy.commands import flwr
 from wayfare.deploy.flower_tools import environment, program, started, tail
 from wayfare.deploy.household import check_federable
-from wayfare.deploy.locks import await_end, held, holder
 from wayfare.errors import ConfigError, DeviceError, StoreError, WayfareError
 from wayfare.experiment import Experiment
 

@@ -18,20 +18,23 @@ _LOOK = 0.1  # seconds between two looks
 @contextlib.contextmanager
 def held(lock: Path, process: int) -> Iterator[int]:
     """Hold a file for a process; 0: one that is still to begin, and is given the descriptor that this yields."""
-    handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+    with _explained(lock):
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        if not _taken(handle, fcntl.LOCK_EX):
-            raise StoreError(f"{lock.parent} is in use by process {holder(lock)}: wait for it, or stop it first")
-        sign(handle, process)
+        with _explained(lock):
+            if not _taken(handle, fcntl.LOCK_EX):
+                raise StoreError(f"{lock.parent} is in use by process {_named(handle)}: wait for it, or stop it first")
+            sign(handle, process)
         yield handle
     finally:
         os.close(handle)
 
 
 def sign(handle: int, process: int) -> None:
-    """Say whose it is."""
+    """Say whose it is; 0: nobody's."""
     os.ftruncate(handle, 0)
-    os.pwrite(handle, str(process or "").encode(), 0)
+    if process:
+        os.pwrite(handle, str(process).encode(), 0)
 
 
 def holder(lock: Path) -> int | None:
@@ -72,3 +75,31 @@ def _taken(handle: int, kind: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _named(handle: int) -> str:
+    """Who has the lock; a process that has just taken it may not have signed yet."""
+    for _ in range(100):
+        number = os.pread(handle, 20, 0).decode(errors="replace").strip()
+        if number.isdigit() and _lives(int(number)):
+            break
+        time.sleep(_LOOK / 10)
+    return number or "unknown"
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except PermissionError:  # another user's
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _explained(lock: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"cannot lock {lock}: {error.strerror or error}") from error
