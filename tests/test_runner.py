@@ -201,7 +201,13 @@ def test_judges_that_cannot_are_told_of_and_from_the_beginning_an_error(tmp_path
     )
     assert result["rounds"] == 2
     told = [data["text"] for data in heard if "text" in data]
-    assert any("no figure for clients: round 1: 0 usable" in text and "ValueError: no light" in text for text in told)
+    (text,) = result["warnings"]
+    assert (
+        text.startswith("no new figure for clients, the last one stands: 0 usable") and "ValueError: no light" in text
+    )
+    assert told == [f"round {number}: {text}" for number in (1, 2)]
+    assert lines(tmp_path / "run")[1]["warnings"] == [text]
+    assert result["metrics"]["clients/accuracy"] == lines(tmp_path / "run")[0]["metrics"]["clients/accuracy"]
     with pytest.raises(DeviceError, match="no light"):
         run(replace(SMALL, strategy=NoJudges(first=0)), tmp_path / "never", "local")
 

@@ -207,7 +207,7 @@ class _Run:
             round.metrics["train/loss"] = traffic.loss / traffic.examples
         if self._is_due(round.number) or round.milestone:
             self._evaluate(round)
-        warnings = self._warnings(round)
+        round.warnings += self._alarm(round)
         line = {
             "round": round.number,
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -223,7 +223,7 @@ class _Run:
             "cold": [id for id in traffic.cold if id in self._remembering],  # it has forgotten what it once knew
             "kept": traffic.kept,
             "void": round.void,
-            "warnings": warnings,
+            "warnings": round.warnings,
             "experiment": self.fingerprint,
         }
         if round.events:
@@ -238,11 +238,11 @@ class _Run:
         self._remembering |= set(traffic.kept)
         for watcher in watchers:
             watcher.log(line)
-        for text in warnings:
+        for text in round.warnings:
             self.listen("warning", {"text": f"round {round.number}: {text}"})
         self.listen("round", line)
 
-    def _warnings(self, round: Round) -> list[str]:
+    def _alarm(self, round: Round) -> list[str]:
         """What the task has to say about a model that has gone wrong, each time it is judged."""
         if not self.store.lines or not hasattr(self.experiment.task, "alarm"):
             return []
@@ -312,7 +312,7 @@ class _Run:
                 yield id, Bundle(message.tensors, {**message.values, "split": split})
 
         replies = traffic.ask("evaluate", requests()) if ids else iter(())
-        for id, reply in self._answered(replies, scope, may_fail=round.number > 0):
+        for id, reply in self._answered(replies, scope, round):
             metrics = {name[7:]: reply.number(name) for name in reply.values if name.startswith("metric/")}
             weight = 1.0 if split == "test" else reply.number("n")
             for name, value in metrics.items():  # recall, say, is not measured where no query has an answer
@@ -322,16 +322,17 @@ class _Run:
         return {f"{scope}/{name}": total / weights[name] for name, total in sums.items()}, per_client
 
     def _answered(
-        self, replies: Iterator[tuple[str, Bundle]], scope: str, may_fail: bool
+        self, replies: Iterator[tuple[str, Bundle]], scope: str, round: Round
     ) -> Iterator[tuple[str, Bundle]]:
         answers: list[tuple[str, Bundle]] = []
         try:
             answers.extend(replies)
         except QuorumError as error:
             why = error.__cause__
-            if why and not may_fail:  # not one device could, from the beginning: a fault of the experiment
+            if why and not round.number:  # not one device could, from the beginning: a fault of the experiment
                 raise why from None
-            self.listen("warning", {"text": f"no figure for {scope}: {error}" + (f": {why}" if why else "")})
+            what = str(error).removeprefix(f"round {round.number}: ") + (f": {why}" if why else "")
+            round.warnings.append(f"no new figure for {scope}, the last one stands: {what}")
             return iter(())
         return iter(answers)
 

@@ -27,6 +27,7 @@ class Round:
     per_client: dict[str, dict[str, float]] = field(default_factory=dict)
     milestone: bool = False  # judged whatever evaluation.every says
     events: dict[str, Any] = field(default_factory=dict)  # what else happened, for the run's log
+    warnings: list[str] = field(default_factory=list)  # what a reader of its figures must know
 
 
 @dataclass(frozen=True)
