@@ -118,8 +118,9 @@ def show(runs, sizes, targets):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="under a minute: one repeat, ready environments only")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--rounds", type=int, default=11, help="per run; all but the first are timed")
+    # how fast a process is depends on where its memory happens to lie: many short runs tell more than a few long ones
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=7, help="per run; all but the first are timed")
     parser.add_argument("--only", help="comma-separated peers, for instance 'plain,wayfare pool'")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()

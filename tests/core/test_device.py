@@ -323,6 +323,31 @@ def test_networks_are_resident(tmp_path) -> None:
     assert a is b is lab.bench.net(0)
 
 
+@pytest.mark.parametrize(("pictures", "turned"), [(40, True), (20, False)])  # 1024 numbers of each leave the pool
+def test_a_pools_gradient_comes_in_its_layout_where_that_is_worth_it(tmp_path, pictures, turned) -> None:
+    """It changes no bit. A flat layer's gradient comes in the other layout."""
+
+    class Flat(Toy):
+        def network(self):
+            return nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(1024, 2))
+
+    def gradients(net):
+        seen = []
+        pooled = net[:2](x)
+        pooled.register_hook(lambda grad: seen.append(grad.is_contiguous(memory_format=torch.channels_last)))
+        net[2:](pooled).square().sum().backward()
+        return seen, digest({name: parameter.grad for name, parameter in net.named_parameters()})
+
+    toy, parts = cloud(4)
+    ours = Lab((Flat(toy.x, toy.y, toy.start), parts), FedAvg(), tmp_path).bench.net(0)
+    plain = Flat(toy.x, toy.y, toy.start).network().to(memory_format=torch.channels_last)
+    plain.load_state_dict(ours.state_dict())
+    x = torch.randn(pictures, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    x = x.contiguous(memory_format=torch.channels_last)
+    (laid, bits), (usual, expected) = gradients(ours), gradients(plain)
+    assert (laid, usual, bits) == ([turned], [False], expected)
+
+
 def test_companions_are_networks_of_their_own(tmp_path) -> None:
     lab = Lab(line([4.0]), FedAvg(), tmp_path)
     device = lab.device()
