@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -65,8 +66,12 @@ class Memories:
 
     def _versions(self, device: str) -> list[int]:
         shard, name = self._place(device)
-        paths = (self.folder / shard).glob(f"{name}@*")
-        return sorted(int(path.name.rpartition("@")[2]) for path in paths)
+        try:
+            files = os.listdir(self.folder / shard)  # noqa: PTH208  (done for every device: glob takes longer)
+        except FileNotFoundError:
+            return []
+        parts = (file.rpartition("@") for file in files)
+        return sorted(int(version) for whose, _, version in parts if whose == name)
 
     def _path(self, device: str, round: int) -> Path:
         shard, name = self._place(device)
