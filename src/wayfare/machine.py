@@ -49,6 +49,7 @@ def _nursery(door: socket.socket) -> Any:
     collecting = gc.isenabled()
     gc.disable()  # looking for garbage takes a tenth of the time of importing, and there is none
     try:
+        import wayfare.runner  # noqa: F401  (which the command needs, and modules of users' own often import)
         from wayfare.worker import Copy
     finally:
         if collecting:

@@ -224,16 +224,14 @@ def apart(flat: Iterable[Tensor], like: Iterable[Tensor]) -> Iterator[Tensor]:
 
 def _neighbours(tensors: Iterable[Tensor]) -> list[list[Tensor]]:
     parts: list[list[Tensor]] = []
+    last = None  # the kind of the tensor before, if it was small
     for tensor in tensors:
-        last = parts[-1][-1] if parts else None
-        if (
-            last is not None
-            and max(last.numel(), tensor.numel()) < _SMALL
-            and (last.dtype, last.device) == (tensor.dtype, tensor.device)
-        ):
+        kind = (tensor.dtype, tensor.device) if tensor.numel() < _SMALL else None
+        if kind is not None and kind == last:
             parts[-1].append(tensor)
         else:
             parts.append([tensor])
+        last = kind
     return parts
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
+import numpy.random  # which numpy imports when it is first used: here, before workers are forked
 
 
 def seed_for(*parts: int | str) -> int:

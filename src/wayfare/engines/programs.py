@@ -83,6 +83,7 @@ def keep_freed_memory() -> None:
         library = ctypes.CDLL(None)
         library.mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
         library.mallopt(-3, 32 * 2**20)  # M_MMAP_THRESHOLD, its largest
+        library.mallopt(1, 0)  # M_MXFAST: small pieces set aside, which every large one would have it clear up
 
 
 PROGRAMS: dict[str, Program] = {"train": train, "evaluate": evaluate, "meet": meet, "look": meet}

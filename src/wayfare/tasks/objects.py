@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from wayfare.core.protocols import Batch, Client, Output
-from wayfare.data import cifar, digits, folder
+from wayfare.data import cifar, digits
 from wayfare.data.cache import cache_dir
 from wayfare.data.pictures import Pictures
 from wayfare.data.weights import load_weights
@@ -95,6 +95,8 @@ class Objects:
             return sights(self.path)
         if not self.path:
             raise ConfigError("task.data = 'folder' needs task.path, the folder that holds a folder per class")
+        from wayfare.data import folder  # with Pillow, which no other data needs
+
         return folder.load(Path(self.path), (self._side, self._side), classes=self.names, own=self.own)
 
     def settled(self) -> Objects:
