@@ -51,8 +51,9 @@ def _nursery(door: socket.socket) -> Any:
     try:
         import wayfare.runner  # noqa: F401  (which the command needs, and modules of users' own often import)
         from wayfare.worker import Copy
+
+        gc.freeze()  # nor is there any later, here or in the copies, which would take memory of their own to look
     finally:
         if collecting:
             gc.enable()
-    gc.freeze()  # nor do copies look through all of this: that would make each of them take its own memory for it
     return Copy(door)
