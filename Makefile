@@ -13,6 +13,7 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m compileall -q src  # pip does so for all the rest, and some machines keep no bytecode by themselves
 	touch $@
 
 $(VENV)/flower: $(VENV)/ready

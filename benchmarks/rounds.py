@@ -11,6 +11,7 @@ Exit status 1 when a target is missed.
 """
 
 import argparse
+import compileall
 import json
 import statistics
 import subprocess
@@ -23,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 PEERS = Path(__file__).resolve().parent / "peers"
+SOURCE = PEERS.parent.parent / "src"
 sys.path.insert(0, str(PEERS))
 import environments  # noqa: E402
 
@@ -131,6 +133,8 @@ def main():
         names = [name for name in names if name not in STARTS_ONLY]
     pythons = interpreters(names, install=not args.quick)
     names = [name for name in names if RUNNERS[name][1] in pythons]
+    for folder in (SOURCE, PEERS):  # as pip does for the others: where Python keeps no bytecode, each start would do it
+        compileall.compile_dir(folder, quiet=1)
     runs = []
     with tempfile.TemporaryDirectory() as work:
         subprocess.run([sys.executable, "work.py", "--work", work], cwd=PEERS, check=True, stderr=subprocess.DEVNULL)
