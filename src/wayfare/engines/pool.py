@@ -32,6 +32,8 @@ from wayfare.engines.crew import Worker, hire_all
 from wayfare.engines.programs import keep_freed_memory
 from wayfare.errors import StoreError
 
+Header = dict[str, Any]  # of a bundle in shared memory
+
 
 @dataclass
 class _Job:
@@ -109,8 +111,8 @@ class Pool(AbstractContextManager["Pool"]):
         ahead, self._ahead = self._ahead or _Ahead(program, _Messages(self._folder)), None
         messages, running = ahead.messages, ahead.running
         window: list[_Job] = []  # asked, not yet started
-        done: dict[int, tuple[str, Bundle | Failure]] = {}  # answered, not yet handed out
-        source, asked, handed, exhausted = iter(requests), 0, 0, False
+        done: dict[int, tuple[_Job, Header | Failure]] = {}  # answered, not yet handed out
+        source, asked, handed, exhausted, moment = iter(requests), 0, 0, False, time.monotonic()
         try:
             while True:
                 while not exhausted and asked - handed < _WINDOW * self.workers:
@@ -124,17 +126,23 @@ class Pool(AbstractContextManager["Pool"]):
                 for worker in self._idle(len(window)):
                     if window:
                         self._start(worker, program, window.pop(_largest(window)), running, deadline)
-                while handed < asked and handed in done:
-                    yield done.pop(handed)
-                    handed += 1
+                # Quick replies wait for each other while the workers have enough to do: to look at several in one go
+                # takes half as long as to look at each when everything else has been through the caches.
+                busy = len(running) == self.workers and (exhausted or len(window) > self.workers)
+                if handed in done and not (busy and time.monotonic() - moment < _MOMENT):
+                    while handed in done:
+                        yield self._opened(*done.pop(handed))
+                        handed += 1
+                    moment = time.monotonic()
                 if not running and not window:
                     if exhausted and not done:
                         return
                     continue
                 for job, reply in self._collect(running, window, deadline):
                     messages.release(job.message)
-                    done[job.order] = (job.device, reply)
+                    done[job.order] = (job, reply)
         finally:
+            self._free += [job.reply for job, reply in done.values() if not isinstance(reply, Failure)]
             for worker in self._crew[:]:
                 if worker.jobs:  # the caller left early: what it is doing is of no use any more
                     self._replace(worker)
@@ -162,7 +170,7 @@ class Pool(AbstractContextManager["Pool"]):
 
     def _collect(
         self, running: dict[Connection, Worker], window: list[_Job], deadline: float
-    ) -> Iterator[tuple[_Job, Bundle | Failure]]:
+    ) -> Iterator[tuple[_Job, Header | Failure]]:
         left = deadline + _GRACE - time.monotonic()
         ready = wait(list(running), timeout=min(max(left, 0.0), _NAP))  # the system's own timeouts have a limit
         if not ready and left <= 0:
@@ -192,12 +200,16 @@ class Pool(AbstractContextManager["Pool"]):
             job = worker.jobs.pop(0)
             if not worker.jobs:
                 del running[pipe]
-            free = partial(self._free.append, job.reply)
             if "failed" in frame:
-                free()
+                self._free.append(job.reply)
                 yield job, Failure(frame["failed"], frame["detail"])
             else:
-                yield job, shared.get(frame["reply"], unused=free)
+                yield job, frame["reply"]
+
+    def _opened(self, job: _Job, reply: Header | Failure) -> tuple[str, Bundle | Failure]:
+        if isinstance(reply, Failure):
+            return job.device, reply
+        return job.device, shared.get(reply, unused=partial(self._free.append, job.reply))
 
     def _new_file(self) -> str:
         self._files += 1
@@ -229,6 +241,7 @@ class Pool(AbstractContextManager["Pool"]):
 
 
 _WINDOW = 4  # requests for each worker that are asked and not yet handed out, at most
+_MOMENT = 0.1  # seconds
 _LIGHT = 2**15  # bytes of an order that may wait in a pipe
 _NAP = 60.0
 _GRACE = 5.0  # a worker stops by itself at the deadline; this long after it, it is killed

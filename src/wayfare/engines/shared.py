@@ -65,8 +65,12 @@ def get(header: dict[str, Any], unused: Callable[[], object] = lambda: None) -> 
     """The bundle behind a header, as views of the shared memory; `unused` is called when the last of them is gone."""
     memory: mmap.mmap | None = None
     if header["path"]:
-        with Path(header["path"]).open("rb") as file:  # a private map: what one process writes, no other sees
-            memory = mmap.mmap(file.fileno(), header["bytes"], access=mmap.ACCESS_COPY)
+        file = os.open(header["path"], os.O_RDONLY)
+        try:
+            # a private map: what one process writes, no other sees
+            memory = mmap.mmap(file, header["bytes"], access=mmap.ACCESS_COPY)
+        finally:
+            os.close(file)
         weakref.finalize(memory, unused).atexit = False
     else:
         unused()
