@@ -241,7 +241,7 @@ class Pool(AbstractContextManager["Pool"]):
 
 
 _WINDOW = 4  # requests for each worker that are asked and not yet handed out, at most
-_MOMENT = 0.1  # seconds
+_MOMENT = 0.1  # seconds since replies were last handed out in which the next ones wait
 _LIGHT = 2**15  # bytes of an order that may wait in a pipe
 _NAP = 60.0
 _GRACE = 5.0  # a worker stops by itself at the deadline; this long after it, it is killed

@@ -44,4 +44,6 @@ class Server:
     def check(self, clients: int) -> None:
         """Refuse what cannot be asked of this many clients."""
         if not 0 <= self.per_round <= clients:
-            raise ConfigError(f"topology.per_round = {self.per_round}, but {clients} clients take part")
+            raise ConfigError(
+                f"topology.per_round = {self.per_round}, but {clients} clients take part: ask fewer, or 0 for all"
+            )
