@@ -29,7 +29,8 @@ from rich.table import Table
 
 RECIPE = """
 rounds = 3
-task = { name = "objects", data = "digits", width = 2, hidden = 4 }
+model = { width = 2, hidden = 4 }
+task = { name = "objects" }
 partition = { name = "random", clients = 4 }
 strategy = { name = "scaffold" }
 training = { iterations = 2, batch_size = 8 }
@@ -127,7 +128,7 @@ def sample(touched, count):
 
 
 def measure(place, wanted, parallel, tick):
-    from wayfare.engines.pool import Pool
+    from wayfare.engines.pool.engine import Pool
 
     model, touched = enumerate_points(place)
     files = sorted({file for names in touched.values() for file in names})

@@ -17,8 +17,8 @@ import sys
 
 from command import left_out, main
 from encounters_parts import accuracy, contacts, faults, regressor, scale, speed
-from wayfare.data.cache import cache_dir
-from wayfare.machine import opened
+from wayfare.engines import open_engine
+from wayfare.io.cache import cache_dir
 
 PARTS = {"contacts": contacts, "speed": speed, "accuracy": accuracy, "scale": scale, "regressor": regressor,
          "faults": faults}  # fmt: skip
@@ -35,7 +35,7 @@ def measure(name, args, out):
         return scale.measure(args.quick, out)
     if name == "faults":
         return faults.measure(args.quick, args.seeds)
-    with opened("auto", args.workers) as machine:
+    with open_engine("auto", args.workers) as machine:
         if name == "regressor":
             return regressor.measure(args.quick, machine, args.seeds)
         return accuracy.measure(args.quick, args.seeds, out, machine)

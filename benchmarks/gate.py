@@ -23,8 +23,8 @@ from typing import Any, Literal
 import torch
 
 from wayfare.core.bundle import Bundle, Weights, digest
+from wayfare.core.gate import Gate
 from wayfare.core.protocols import Failure, Policy, Strategy
-from wayfare.core.traffic import Traffic
 from wayfare.strategies.fedadam import FedAdam
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.scaffold import Scaffold
@@ -311,14 +311,14 @@ def sections(state: Bundle) -> dict[str, str]:
 def play(strategy: Strategy, state: Bundle, case: Case) -> Outcome:
     """The round through the gate, against the merge of the honest replies alone."""
     expected = strategy.merge(state, iter(case.honest))
-    traffic = Traffic(Prepared(case.stream), Policy(quorum=0.001), ROUND, lambda device: SIZE)
+    asking = Gate(Prepared(case.stream), Policy(quorum=0.001), ROUND, lambda device: SIZE)
     requests = ((device, strategy.send(state, device)) for device in case.asked)
     try:
-        merged = strategy.merge(state, traffic.ask("train", requests, strategy.expects(state)))
+        merged = strategy.merge(state, asking.ask("train", requests, strategy.expects(state)))
     except Exception:  # a void round, or a gate that falls over: either way the round is lost
-        return Outcome(False, False, True, traffic.refused)
+        return Outcome(False, False, True, asking.refused)
     same = sections(merged) == sections(expected) and merged.values == expected.values
-    return Outcome(same, traffic.clients == [device for device, _ in case.honest], False, traffic.refused)
+    return Outcome(same, asking.clients == [device for device, _ in case.honest], False, asking.refused)
 
 
 # ---- the measurement

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from command import left_out, main
 from hashing_parts import everyday, ranking, search, tables
-from wayfare.machine import opened
+from wayfare.engines import open_engine
 
 PARTS = {"ranking": ranking, "search": search, "everyday": everyday, "tables": tables}
 SHARED = Path(os.environ.get("WAYFARE_SHARED") or Path(__file__).resolve().parents[2] / "shared")
@@ -29,7 +29,7 @@ def measure(name, args, out):
         return PARTS[name].measure(args.quick)
     if name == "tables":
         return tables.measure(args.quick, args.seeds, ARCHIVE, out, args.workers or os.cpu_count())
-    with opened("auto", args.workers) as machine:
+    with open_engine("auto", args.workers) as machine:
         return everyday.measure(args.quick, ARCHIVE, out, machine)
 
 

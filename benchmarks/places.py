@@ -26,7 +26,7 @@ from types import SimpleNamespace
 from rich.console import Console
 
 from places_parts import accuracy, common, speed, unknown
-from wayfare.errors import WayfareError
+from wayfare.core.errors import WayfareError
 
 # ---- all hyper-parameters of the runs; local only, centralised, hierarchy and FedVC get as many local passes as FedAvg
 
@@ -34,7 +34,7 @@ TOWN = {
     "town": "small",
     "height": 96,
     "width": 128,
-    "architecture": "efficientnet_lite0_stage5",
+    "backbone": "efficientnet_lite0_stage5",
     "train": "head",  # pooling and a linear layer on ImageNet's features: whole stages learn 2,000 photos by heart
     "linear": True,
     "whiten": 0.0,  # as in the paper
@@ -93,6 +93,7 @@ BGU = {
     "judges": 10_000,
 }
 QUICK_TOWN = {"town": "tiny", "rounds": 1, "per_round": 1, "at_most": 4, "fedvc_steps": 4, "judged_seeds": 0}
+QUICK_UNKNOWN = {"validation_clients": 1}  # each city of the tiny town has two clients
 QUICK_BGU = {"most_folds": 1, "rounds": 1, "per_round": 2, "at_most": 4}
 
 PARTS = ("town", "city", "bgu", "speed", "unknown")
@@ -116,7 +117,8 @@ def measure(args, out):
         figures = accuracy.town(settings, args.seeds, "", out / "city", side_by_side)
         found["city"] = (figures, accuracy.show_town, accuracy.town_targets)
     if "unknown" in args.only:
-        plan = accuracy.town_plan(SimpleNamespace(**vars(town_settings) | UNKNOWN), 1, path)
+        settings = vars(town_settings) | UNKNOWN | (QUICK_UNKNOWN if args.quick else {})
+        plan = accuracy.town_plan(SimpleNamespace(**settings), 1, path)
         figures = unknown.unknown(plan, out / "unknown", side_by_side)
         found["unknown"] = (figures, unknown.show_unknown, unknown.unknown_targets)
     if "bgu" in args.only:

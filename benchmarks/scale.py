@@ -22,14 +22,15 @@ from rich.table import Table
 def work(clients, per_round, rounds):
     """One run in this process; prints its figures."""
     from wayfare import Evaluation, Experiment, Training
-    from wayfare.data.partition.virtual import Virtual
+    from wayfare.objects.models import CnnClassifier
+    from wayfare.objects.task import Objects
+    from wayfare.partition.virtual import Virtual
     from wayfare.runner import run
-    from wayfare.tasks.objects import Objects
     from wayfare.topologies.server import Server
 
     seconds = []
     experiment = Experiment(
-        task=Objects(width=8, hidden=32),
+        task=Objects(model=CnnClassifier(width=8, hidden=32)),
         partition=Virtual(clients, 20),
         topology=Server(per_round),
         training=Training(batch_size=10),

@@ -25,9 +25,12 @@ from rich.console import Console
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 
-from wayfare.data import mirflickr, msls, psg, traces
-from wayfare.data.images import decode
-from wayfare.data.town.make import CHUNK, Spec, Town, jpeg, layout, make
+from wayfare.encounters import traces
+from wayfare.hashing.data import mirflickr
+from wayfare.io.images import decode
+from wayfare.places.data import msls
+from wayfare.scenes.data import psg
+from wayfare.town.make import CHUNK, Spec, Town, jpeg, layout, make
 
 note = Console(stderr=True)
 RADIUS = 25.0  # metres: within, it is the same place

@@ -3,7 +3,7 @@
 import sys
 
 from wayfare import Experiment, Training, run
-from wayfare.data.partition.dirichlet import Dirichlet
+from wayfare.partition.dirichlet import Dirichlet
 from wayfare.strategies.fedprox import FedProx
 
 experiment = Experiment(

@@ -7,23 +7,26 @@ import sys
 from pathlib import Path
 
 from wayfare import Evaluation, Experiment, Training, run
-from wayfare.data.partition.random import Random
-from wayfare.tasks.places import Places
-from wayfare.use.adding import add
-from wayfare.use.confidence import calibrate
-from wayfare.use.index import Index
-from wayfare.use.locate import locate
-from wayfare.use.model import load_model
-from wayfare.use.page import write_page
+from wayfare.partition.random import Random
+from wayfare.places.backbones import SmallCnnBackbone
+from wayfare.places.calibration import calibrate
+from wayfare.places.data.town import TownPhotos
+from wayfare.places.index import Index
+from wayfare.places.indexing import add
+from wayfare.places.locate import locate
+from wayfare.places.model import PlaceModel
+from wayfare.places.page_data import write_page
+from wayfare.places.task import Places
+from wayfare.places.trained_model import load_model
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else "runs/locate")
 
-task = Places(town="tiny", architecture="cnn", height=48, width=64, warmup=20)
+task = Places(TownPhotos(size="tiny", height=48, width=64), PlaceModel(SmallCnnBackbone()), warmup=20)
 training = Training(batch_size=8, lr=1e-3, optimizer="adam")
 run(Experiment(task, Random(4), training=training, evaluation=Evaluation(holdout=0), rounds=2), folder)
 
 model = load_model(folder)
-photos = model.task.grounds.photos  # of the town: where each was taken, and which of them ask
+photos = model.task.loaded.divided.photos  # of the town: where each was taken, and which are queries
 add(model, photos.take(~photos.query), folder / "index", lambda: calibrate(model, folder))
 
 index = Index(folder / "index")

@@ -10,14 +10,15 @@ from typing import ClassVar
 
 from wayfare import Experiment, Training, run
 from wayfare.core.seeds import rng_for
-from wayfare.data.partition.quantity import Quantity
+from wayfare.encounters.policies import Plain, can_ask, unpredicted
+from wayfare.encounters.policies.fedtour import FedTour
+from wayfare.encounters.policies.gossip import Gossip
+from wayfare.encounters.topology import Encounters
 from wayfare.experiment import Evaluation
-from wayfare.policies import Plain, can_ask, unpredicted
-from wayfare.policies.fedtour import FedTour
-from wayfare.policies.gossip import Gossip
+from wayfare.objects.models import CnnClassifier
+from wayfare.objects.task import Objects
+from wayfare.partition.quantity import Quantity
 from wayfare.strategies.fedavg import FedAvg
-from wayfare.tasks.objects import Objects
-from wayfare.topologies.encounters import Encounters
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,9 @@ class Upward(Plain):
     margin: float = 0.05
     scored: ClassVar[bool] = True  # devices know how good their models are
 
-    def wants(self, ledger, meeting, predictor):
-        better = meeting.score > ledger["score"][meeting.me] + self.margin
-        return unpredicted(can_ask(ledger, meeting) & better)
+    def decide(self, columns, meeting, predictor):
+        better = meeting.score > columns["score"][meeting.me] + self.margin
+        return unpredicted(can_ask(columns, meeting) & better)
 
 
 if __name__ == "__main__":
@@ -39,7 +40,7 @@ if __name__ == "__main__":
     pairs = [(30 * slot, *rng.choice(20, 2, replace=False)) for slot in range(60) for _ in range(10)]
     contacts.write_text("".join(f"{when} {one} {other}\n" for when, one, other in pairs))
     tour = Experiment(
-        task=Objects("digits", width=4, hidden=16),
+        task=Objects(model=CnnClassifier(width=4, hidden=16)),
         partition=Quantity(clients=20, distribution="pareto", min_size=2),
         strategy=FedAvg(weighting="uniform"),
         topology=Encounters(traces=str(contacts), public=200, probe=100, judge=100),

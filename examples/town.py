@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from wayfare.data.town import render, truth
-from wayfare.data.town.make import Spec, Town
-from wayfare.data.town.photographing import PHONES
-from wayfare.reports import overlay
+from wayfare.scenes import overlay
+from wayfare.town import render, truth
+from wayfare.town.make import Spec, Town
+from wayfare.town.photographing import PHONES
 
 HEIGHT, WIDTH = 144, 192
 town = Town(Spec("small"))

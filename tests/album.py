@@ -5,10 +5,14 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
+
+from wayfare.experiment import Experiment
+from wayfare.places.task import Places
+from wayfare.recipe import override
 
 CORNER = (600_000.0, 7_000_000.0)  # of every city: positions below count from here
 
@@ -94,3 +98,17 @@ def write_frames(root: Path, count: int) -> Path:
         write_picture(root / "query" / f"{place:03}.png", place, 0)
         write_picture(root / "ref" / f"{place:03}.png", place, 1)
     return root
+
+
+def places(path: Path, /, **settings: Any) -> Places:
+    """The task on a folder with a tiny network; settings by their keys in a recipe, with __ for dots."""
+    layout = "msls" if (path / "train_val").is_dir() else "photos"
+    table = {
+        "data": {"name": layout, "path": str(path), "height": 32, "width": 32},
+        "model": {"backbone": {"name": "cnn", "width": 4}},
+        "task": {"name": "places"},
+    }
+    chosen = {key.replace("__", "."): value for key, value in settings.items()}
+    task = Experiment.from_table(override(table, chosen)).task
+    assert isinstance(task, Places)
+    return task

@@ -7,9 +7,10 @@ from pathlib import Path
 import typer
 
 from wayfare.cli import app
-from wayfare.cli.console import parse_settings, recipe_path
-from wayfare.cli.reproduce import read_plan
+from wayfare.cli.console import parse_settings
 from wayfare.experiment import Experiment
+from wayfare.papers.files import recipe_path
+from wayfare.papers.plan import read_plan
 from wayfare.reference import commands
 
 ROOT = Path(__file__).parents[1]

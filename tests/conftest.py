@@ -30,7 +30,7 @@ def shared_cache(tmp_path_factory):
 @pytest.fixture(scope="session")
 def pool(shared_cache):
     """Two workers for all who only need some: each takes seconds to start. Whoever harms workers hires their own."""
-    from wayfare.engines.pool import Pool
+    from wayfare.engines.pool.engine import Pool
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WAYFARE_CACHE", str(shared_cache))  # they inherit it

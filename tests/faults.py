@@ -16,7 +16,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,15 @@ from wayfare.core.bundle import Bundle
 from wayfare.core.device import Device
 from wayfare.core.memory import Memories
 from wayfare.core.protocols import Strategy, Training
-from wayfare.data.partition.random import Random
-from wayfare.engines.pool import Pool
+from wayfare.engines.pool import call as pool_call
+from wayfare.engines.pool.engine import Pool
 from wayfare.experiment import Evaluation, Experiment
+from wayfare.objects.models import CnnClassifier
+from wayfare.objects.task import Objects
+from wayfare.partition.random import Random
 from wayfare.runner import resume, run
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.scaffold import Scaffold
-from wayfare.tasks.objects import Objects
 from wayfare.topologies.server import Server
 
 CALLS = ("mkdir", "open", "write", "pwrite", "fsync", "replace", "ftruncate", "truncate", "unlink")
@@ -41,7 +43,8 @@ CLOCKS = {"time", "seconds", "evaluation_seconds", "crc"}  # of a round's line: 
 def tiny(strategy: Strategy, clients: int = 4, rounds: int = 3, **rest: Any) -> Experiment:
     """A federation on the digits that takes a tenth of a second."""
     return Experiment(
-        Objects(width=2, hidden=4), Random(clients), strategy, Server(), Training(iterations=2, batch_size=8),
+        Objects(model=CnnClassifier(width=2, hidden=4)), Random(clients), strategy, Server(),
+        Training(iterations=2, batch_size=8),
         **{"evaluation": Evaluation(every=0), "rounds": rounds, **rest},
     )  # fmt: skip
 
@@ -325,27 +328,35 @@ class Ordered(Pool):
     """
 
     backward = False
-    foresees = ""  # who is asked first would begin, whatever the name
+    prefetches = ""  # else the first that are asked would begin, whatever their names
 
     def __init__(self, workers: int) -> None:
         super().__init__(workers)
         self.trained: list[str] = []
 
-    def deal_by(self, size: Callable[[str], int]) -> None:
+    def set_client_sizes(self, size: Callable[[str], int]) -> None:
         sign = 1 if self.backward else -1
-        super().deal_by(lambda device: sign * int(device.removeprefix("c")))
+        super().set_client_sizes(lambda device: sign * int(device.removeprefix("c")))
 
-    def _start(self, worker: Any, program: str, *rest: Any) -> None:
-        self._program = program
-        super()._start(worker, program, *rest)
+    def _new_call(self, program: str) -> pool_call.Call:
+        return _OrderedCall(self, program)
 
-    def _collect(self, running: dict[Connection, Any], window: list[Any], deadline: float) -> Iterator[Any]:
-        while len(wait(list(running), timeout=60)) < len(running):
+
+class _OrderedCall(pool_call.Call):
+    def __init__(self, pool: Ordered, program: str) -> None:
+        super().__init__(program, pool.processes, pool.folder, pool._size)
+        self._pool = pool
+
+    def _receive(self, seconds: float) -> None:
+        running = [worker.connection for worker in self._processes.busy]
+        while running and len(wait(running, timeout=60)) < len(running):
             time.sleep(0.001)
-        for job, reply in super()._collect(running, window, deadline):
-            if self._program == "train":
-                self.trained.append(job.device)
-            yield job, reply
+        super()._receive(seconds)
+
+    def _answer(self, job: pool_call.Job, reply: Any) -> None:
+        if self.program == "train":
+            self._pool.trained.append(job.device)
+        super()._answer(job, reply)
 
 
 # ---- devices that misbehave

@@ -125,7 +125,7 @@ class Stage:
     def stranger(self) -> Any:
         """A node whose key nobody knows; it calls itself anna."""
         home, key = self.folder / "homes" / "stranger", self.folder / "stranger/nodes/anna"
-        node = Node(self.address, self.homes / "anna", "anna", home, key, self.folder / "keys/ca.crt")
+        node = Node(self.address, self.homes / "anna", "anna", home, key=key, authority=self.folder / "keys/ca.crt")
         with started(node.command(), environment(home / "flower"), home / "log") as process:
             yield process
 

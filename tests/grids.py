@@ -30,7 +30,7 @@ class Grid:
         return [message.metadata.message_id for message in messages]
 
     def pull_messages(self, ids):
-        from wayfare.flower_app import app
+        from wayfare.deploy.client_app import app
 
         message = self.waiting.pop(next(reversed([id for id in ids if id in self.waiting])))
         node = message.metadata.dst_node_id

@@ -9,11 +9,13 @@ from PIL import Image
 
 from wayfare.core.protocols import Training
 from wayfare.core.seeds import rng_for
-from wayfare.data.partition.file import File
-from wayfare.data.partition.split import Split
 from wayfare.experiment import Evaluation, Experiment
+from wayfare.objects.data.folder import ClassFolders
+from wayfare.objects.models import CnnClassifier
+from wayfare.objects.task import Objects
+from wayfare.partition.file import File
+from wayfare.partition.split import Split
 from wayfare.strategies.fedavg import FedAvg
-from wayfare.tasks.objects import Objects
 
 NAMES = ("anna", "bert", "carl")
 CLASSES = ("cat", "dog", "owl")
@@ -35,7 +37,7 @@ def photograph(root: Path) -> None:
 def experiment(root: Path, strategy: object = None, rounds: int = 2) -> Experiment:
     """Small, on the folder of all."""
     return Experiment(
-        Objects(data="folder", path=str(root / "all"), image_size=8, width=2, hidden=4),
+        Objects(ClassFolders(str(root / "all"), image_size=8), CnnClassifier(width=2, hidden=4)),
         strategy=strategy or FedAvg(),
         training=Training(iterations=3, batch_size=4),
         evaluation=Evaluation(every=2, holdout=0.2),
@@ -55,5 +57,5 @@ def dealt(root: Path) -> File:
 
 def _pictures(folder: Path) -> dict[bytes, int]:
     """Positions in the pool, by picture."""
-    images = Objects(data="folder", path=str(folder), image_size=8)._parts[0].images
+    images = Objects(ClassFolders(str(folder), image_size=8)).loaded.parts[0].images
     return {np.asarray(image).tobytes(): place for place, image in enumerate(images)}

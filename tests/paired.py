@@ -10,15 +10,45 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from wayfare.core.protocols import Batch, Client, Output
+from wayfare.components import parts_of
+from wayfare.core.protocols import Batch, Client, Output, Progress, Task
+from wayfare.hashing.data.base import PairData, PairFiles
+from wayfare.hashing.data.pairs import Paired
+from wayfare.hashing.task import Hashing
+from wayfare.io.findings import Problems
 
 VIEWS = ("image", "text")
+
+
+def pair_data(name: str, path: Path | str = "", **settings: Any) -> PairData:
+    """The data of this name, as a recipe's [data] gives it."""
+    place = {"path": str(path)} if str(path) else {}
+    found: PairData = parts_of(Hashing)["data"].find(name, "data")(**place, **settings)
+    return found
+
+
+def load_pairs(
+    name: str,
+    path: Path | str = "",
+    *,
+    size: tuple[int, int] = (224, 224),
+    progress: Progress = lambda *_: None,
+    strict: bool = False,
+    **settings: Any,
+) -> Paired:
+    """Its pairs; if `strict`, the first problem of its files is raised."""
+    data = pair_data(name, path, **settings)
+    if strict:
+        assert isinstance(data, PairFiles)
+        data.read(Path(path), Problems(strict=True))
+    return data.load(progress, size)
 
 
 class Line(nn.Module):
@@ -48,7 +78,7 @@ class Encoders(nn.Module):
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class Pairs(Task):
     """Pairs with labels; `passes` notes the size of every batch that goes through a network without a gradient."""
 
     inputs: dict[str, Tensor]

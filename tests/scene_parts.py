@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wayfare.data.scene_graphs import SceneGraphs
+from wayfare.scenes.data.scene_graphs import SceneGraphs
 
 SHARED = Path(os.environ.get("WAYFARE_SHARED") or Path(__file__).parents[2] / "shared") / "data" / "scenes"
 

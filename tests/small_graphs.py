@@ -9,18 +9,18 @@ import torch
 from torch import Tensor, nn
 
 from wayfare.core.seeds import rng_for
-from wayfare.tasks.sgg.graphs import Graphs
+from wayfare.scenes.batch import GraphBatch
 
 
 def random_graph(
     seed: int, objects: int, pairs: int, width_x: int = 5, width_u: int = 6, classes: int = 4, predicates: int = 3
-) -> Graphs:
+) -> GraphBatch:
     """One image with some of its ordered pairs."""
     rng = rng_for("small graph", seed)
     every = [(s, o) for s in range(objects) for o in range(objects) if s != o]
     chosen = np.sort(rng.permutation(len(every))[:pairs])
     corners = rng.uniform(0, 100, (objects, 2, 2))
-    return Graphs(
+    return GraphBatch(
         labels=torch.from_numpy(rng.integers(0, classes, objects)),
         boxes=torch.from_numpy(np.concatenate([corners.min(1), corners.max(1)], 1)).float(),
         image=torch.zeros(objects, dtype=torch.int64),
@@ -32,7 +32,7 @@ def random_graph(
     )
 
 
-def together(*graphs: Graphs) -> Graphs:
+def together(*graphs: GraphBatch) -> GraphBatch:
     """Several batches as one."""
     objects = np.cumsum([0, *(len(g.labels) for g in graphs)]).tolist()
     images = np.cumsum([0, *(g.images for g in graphs)]).tolist()
@@ -40,10 +40,10 @@ def together(*graphs: Graphs) -> Graphs:
         replace(g, pairs=g.pairs + first, image=g.image + image)
         for g, first, image in zip(graphs, objects, images, strict=False)
     ]
-    return Graphs(**{name: torch.cat([getattr(g, name) for g in moved]) for name in vars(moved[0])})
+    return GraphBatch(**{name: torch.cat([getattr(g, name) for g in moved]) for name in vars(moved[0])})
 
 
-def reordered(graph: Graphs, order: Tensor) -> tuple[Graphs, Tensor]:
+def reordered(graph: GraphBatch, order: Tensor) -> tuple[GraphBatch, Tensor]:
     """The same image with object order[k] at place k; and which of the old pairs is at which new place."""
     pairs = torch.argsort(order)[graph.pairs]
     places = torch.argsort(pairs[:, 0] * len(order) + pairs[:, 1])

@@ -10,8 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 from hypothesis import strategies as st
 
-from wayfare.data.partition.split import Split
-from wayfare.data.places import Group, PlacePhotos, coded, text_column
+from wayfare.core.protocols import Task
+from wayfare.partition.split import Split
+from wayfare.places.data.place_photos import Group, PlacePhotos, coded, text_column
+from wayfare.places.partition.census import census
 
 Drive = tuple[str, str, Sequence[float]]  # name that begins with q or d (query, database), city, eastings of its frames
 
@@ -111,12 +113,20 @@ def check_apart(photos: PlacePhotos, split: Split) -> None:
 
 
 @dataclass(frozen=True)
-class Streets:
+class Streets(Task):
     """A task that has nothing but photographs: two towns at the two ends of the Earth."""
 
     provides: ClassVar[frozenset[str]] = frozenset({"features"})
     classes: ClassVar[tuple[str, ...]] = ()
     labels: ClassVar[None] = None
+    sources: ClassVar[frozenset[str]] = frozenset({"labels", "photos", "features"})
+
+    def source(self, name: str) -> Any:
+        return {"photos": self.photos, "features": self.features}.get(name)
+
+    def describe_split(self, split: Split) -> dict[str, Any]:
+        places = census(split, self.photos)
+        return {"table": places.pop("table"), "places": places}
 
     @property
     def photos(self) -> PlacePhotos:
@@ -130,7 +140,7 @@ class Streets:
         return PlacePhotos(**{**vars(photos), "groups": (Group("alba", "33N"), Group("orosk", "55S"))})
 
     @property
-    def looks(self) -> tuple[PlacePhotos, np.ndarray]:
+    def features(self) -> tuple[PlacePhotos, np.ndarray]:
         photos = self.photos
         return photos, np.stack((photos.easting - 500_000, photos.northing * 0), -1).astype(np.float32)
 

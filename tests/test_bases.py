@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from wayfare import Experiment
-from wayfare.errors import ConfigError
-from wayfare.experiment import read_table
+from wayfare.core.errors import ConfigError
+from wayfare.recipe import read_table
 
 BASE = """
 about = "the base"
@@ -71,18 +71,18 @@ def test_a_base_of_a_base_and_one_in_another_folder(base: Path) -> None:
 @pytest.mark.parametrize("text", ['base = "recipe.toml"\n', 'base = "other.toml"\n'])
 def test_a_circle_of_bases(base: Path, text: str) -> None:
     write(base, 'base = "recipe.toml"\n', "other.toml")
-    with pytest.raises(ConfigError, match=r"recipe.toml: base = .*the name of another recipe beside this one"):
+    with pytest.raises(ConfigError, match=r"recipe.toml: base = .*the name of another recipe in the same folder"):
         read_table(write(base, text))
 
 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("base = 3\n", "base = 3: the name of another recipe"),
+        ("base = 3\n", "base = 3: expected the name of another recipe"),
         ('base = "absent.toml"\n', r"no recipe .*absent\.toml"),
-        ('base = "base.toml"\ncells = 3\n', r"recipe\.toml: cells = 3: a table is wanted"),
-        ('base = "base.toml"\nsmall = "very"\n', r"small = 'very': a table is wanted"),
-        ('base = "base.toml"\nstrategy = "moon"\n', r"strategy = 'moon': a table is wanted"),
+        ('base = "base.toml"\ncells = 3\n', r"recipe\.toml: cells = 3: expected a table"),
+        ('base = "base.toml"\nsmall = "very"\n', r"small = 'very': expected a table"),
+        ('base = "base.toml"\nstrategy = "moon"\n', r"strategy = 'moon': expected a table"),
         ('base = "broken.toml"\n', r"broken\.toml: not a readable recipe"),
     ],
 )

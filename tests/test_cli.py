@@ -11,7 +11,7 @@ import pytest
 
 from wayfare.cli import main
 
-FAST = ["--engine", "local", "--set", "task.width=4", "--set", "task.hidden=8", "--set", "training.epochs=1"]
+FAST = ["--engine", "local", "--set", "model.width=4", "--set", "model.hidden=8", "--set", "training.epochs=1"]
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +116,7 @@ def test_list_shows_what_there_is(capsys, what):
         (["run", "quickstart", "--rounds", "0"], 2, "rounds"),
         (["run", "quickstart", "--engine", "warp"], 2, "pool"),
         (["run", "quickstart", "--track", "wandb"], 2, "tensorboard"),
-        (["run", "quickstart", "--set", "task.data=folder", "--set", "task.path=nowhere"], 1, "nowhere"),
+        (["run", "quickstart", "--set", "data.name=folder", "--set", "data.path=nowhere"], 1, "nowhere"),
         (["run", "quickstart", "--set", "device=cuda"], 2, "cuda"),
         (["resume", "nowhere"], 1, "nowhere"),
         (["resume", "."], 1, "experiment.toml"),

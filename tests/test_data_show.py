@@ -12,13 +12,14 @@ import pytest
 from PIL import Image
 
 from wayfare.cli import main
-from wayfare.data import matfiles
-from wayfare.gallery import gather, maps
-from wayfare.gallery.album import evenly
-from wayfare.gallery.counting import histogram
-from wayfare.gallery.maps import Source
-from wayfare.gallery.movement import _kinds
-from wayfare.reports.dataset_parts import Bars, Collection, DataSet, Layer
+from wayfare.encounters.gallery import _kinds
+from wayfare.gallery import gather
+from wayfare.io import matfiles
+from wayfare.pages import maps
+from wayfare.pages.counting import histogram
+from wayfare.pages.dataset_parts import Bars, Collection, DataSet, Layer
+from wayfare.pages.maps import MapSource
+from wayfare.pages.thumbnails import evenly
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 METRE = 1 / 111_320.0  # degrees of latitude
@@ -363,30 +364,32 @@ def test_kinds_of_devices_are_told_by_their_names() -> None:
 # ---- Maps
 
 
-def layer(source: Source) -> Layer:
+def layer(source: MapSource) -> Layer:
     shown = maps.draw([source])
     assert len(shown) == 1 and len(shown[0].layers) == 1
     return shown[0].layers[0]
 
 
 def test_positions_in_metres_of_their_own() -> None:
-    drawn = layer(Source("photos", "photos", [np.array([[500.0, 30.0], [np.nan, 1.0], [510.0, 20.0]])], plane="hall"))
+    drawn = layer(
+        MapSource("photos", "photos", [np.array([[500.0, 30.0], [np.nan, 1.0], [510.0, 20.0]])], plane="hall")
+    )
     assert list(drawn.x) == [0.0, 10.0] and list(drawn.y) == [10.0, 0.0]
-    assert maps.draw([Source("photos", "photos", [np.full((3, 2), np.nan)])]) == [] == maps.draw([])
+    assert maps.draw([MapSource("photos", "photos", [np.full((3, 2), np.nan)])]) == [] == maps.draw([])
 
 
 def test_who_stands_still_takes_one_point() -> None:
     track = np.array([[0, 0], [0.5, 0], [1, 0], [np.nan, np.nan], [np.nan, np.nan], [9, 0], [9, 0.1]], float)
-    drawn = layer(Source("devices", "ways", [track], plane="hall"))
+    drawn = layer(MapSource("devices", "ways", [track], plane="hall"))
     assert list(drawn.x) == [0.0, None, 9.0, None]
 
 
 def test_many_ways_and_photographs_are_thinned() -> None:
     track = np.column_stack([np.arange(10_000) * 5.0, np.zeros(10_000)])
-    shown = maps.draw([Source("devices", "ways", [track] * 8, plane="hall")])[0]
+    shown = maps.draw([MapSource("devices", "ways", [track] * 8, plane="hall")])[0]
     drawn = shown.layers[0]
     assert len(drawn.x) == 4 * 10_001 and shown.note == "Ways of about 50% of the devices."
-    drawn = layer(Source("photos", "photos", [track], [str(n) for n in range(10_000)], plane="hall"))
+    drawn = layer(MapSource("photos", "photos", [track], [str(n) for n in range(10_000)], plane="hall"))
     assert len(drawn.x) == maps.MOST_POINTS and drawn.words[-1] == "9999" and drawn.x[-1] == 49_995.0
 
 
@@ -453,7 +456,7 @@ def test_one_unreadable_set_does_not_hide_the_others(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="session")
 def town(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from wayfare.data.town.make import Spec, make
+    from wayfare.town.make import Spec, make
 
     folder = tmp_path_factory.mktemp("towns") / "hamlet"
     make(folder, Spec("tiny", 3, height=48, width=64, layouts=("msls", "psg", "celeba")), workers=1)

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from wayfare.cli import main
-from wayfare.cli.console import recipe_path
-from wayfare.demo import plan
-from wayfare.demo.beside import Beside
-from wayfare.errors import WayfareError
+from wayfare.components import parts_of
+from wayfare.core.errors import WayfareError
+from wayfare.demo import recipes as plan
+from wayfare.demo.page_words import TaskResult
+from wayfare.demo.subprocess_run import SubprocessRun
 from wayfare.experiment import Experiment
-from wayfare.reports.story_words import Outcome
+from wayfare.papers.files import recipe_path
 
 NAN = float("nan")
 
@@ -49,9 +50,9 @@ def test_the_recipes_are_those_that_a_user_can_run() -> None:
         assert all((one.task, one.training, one.partition) == (together.task, together.training, together.partition)
                    for one in others)  # fmt: skip
     for task, cells in made.items():
-        assert cells["centralised"].strategy.pooled and cells["federated"].task.path.startswith(
-            str(Path("out").resolve())
-        )
+        together = cells["federated"].task
+        path = together.data.path if "data" in parts_of(type(together)) else together.path
+        assert cells["centralised"].strategy.pooled and path.startswith(str(Path("out").resolve()))
         assert cells["centralised"].task == cells["federated"].task, task
 
 
@@ -59,9 +60,9 @@ def test_the_page_tells_it_in_order(made: Path, page: str) -> None:
     parts = ("town", "places", "objects", "scenes", "hashing", "travelled", "further")
     places = [page.index(f'<section id="{part}"') for part in parts]
     assert places == sorted(places)
-    for said in ("A quick try-out.", "nobody hands one over", "Quellmar", "nobody learns here: the test",
-                 "each alone", "together", "all in one place", "Three photos, looked for among", "Press play",
-                 "A scene graph", "Looking for <q>", "What this does not promise."):  # fmt: skip
+    for said in ("Quick run.", "no photo was shared", "Quellmar", "the test city, without clients",
+                 "each alone", "federated", "all data pooled", "Three photos, searched for among", "Press play",
+                 "A scene graph", "Search for <q>", "What this does not promise."):  # fmt: skip
         assert said in page, said
     assert page.count("data:image/jpeg;base64,") >= 2 + 10 + 6 + 1  # maps, photos, located ones, the graph's
     assert len(page) < 10_000_000 and "http://" not in re.sub(
@@ -102,10 +103,10 @@ def test_what_runs_beside_says_why_it_failed(tmp_path: Path, monkeypatch: pytest
     recipes = {name: recipe_path(f"demo/{name}") for name in plan.RECIPES}
     pooled = plan.experiments(recipes, tmp_path, quick=True)["scenes"]["centralised"]
     with (
-        Beside(pooled, tmp_path / "pooled") as beside,
+        SubprocessRun(pooled, tmp_path / "pooled") as apart,
         pytest.raises(WayfareError, match=r"pooled\.toml failed: psg\.json is gone"),
     ):
-        beside.wait()
+        apart.wait()
     assert Experiment.read(tmp_path / "pooled.toml") == pooled
     assert f"-m wayfare run {tmp_path}/pooled.toml -o {tmp_path}/pooled" in (tmp_path / "python.asked").read_text()
 
@@ -113,16 +114,17 @@ def test_what_runs_beside_says_why_it_failed(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("outcome", "said"),
     [
-        (Outcome(0.1, 0.2, 0.5, 0.6, NAN), "took it from 10 to 50, 30 more than each reached alone. With everything in "
-         "one place it would have been 10 more."),
-        (Outcome(0.1, 0.4, 0.3, 0.2, NAN), "from 10 to 30, and that is 10 less than each reached alone: here it did "
-         "not pay to federate. With everything in one place it was 10 less, with the same settings."),
-        (Outcome(0.5, NAN, 0.3, 0.3, NAN), "It got worse, from 50 to 30. With everything in one place it was as good."),
-        (Outcome(0.5, 0.5, 0.5, NAN, 0.62), "changed little: from 50 to 50, no better than each alone. That is still "
-         "not more than what needs no learning (62)."),
+        (TaskResult(0.1, 0.2, 0.5, 0.6, NAN), "improved it from 10 to 50, 30 more than clients reach alone. With all "
+         "data in one place it would have been 10 more."),
+        (TaskResult(0.1, 0.4, 0.3, 0.2, NAN), "from 10 to 30, which is 10 less than clients reach alone: federating "
+         "did not pay here. With all data in one place it was 10 less, with the same settings."),
+        (TaskResult(0.5, NAN, 0.3, 0.3, NAN), "It got worse, from 50 to 30. With all data in one place it was "
+         "as good."),
+        (TaskResult(0.5, 0.5, 0.5, NAN, 0.62), "changed little, from 50 to 50, no better than each client alone. That "
+         "is still no better than a baseline without training (62)."),
     ],
 )  # fmt: skip
-def test_it_says_so_if_it_did_not_pay(outcome: Outcome, said: str) -> None:
+def test_it_says_so_if_it_did_not_pay(outcome: TaskResult, said: str) -> None:
     assert said in outcome.verdict
 
 

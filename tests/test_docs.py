@@ -31,7 +31,7 @@ import pytest
 from command_lines import COMMANDS, lines_of, parsed
 from wayfare.cli import main
 from wayfare.components import names
-from wayfare.errors import WayfareError
+from wayfare.core.errors import WayfareError
 from wayfare.experiment import Experiment
 from wayfare.reference import pages
 

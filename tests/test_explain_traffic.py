@@ -8,8 +8,13 @@ import pytest
 from faults import tiny
 from wayfare.cli import main
 from wayfare.core.bundle import Bundle
-from wayfare.data.partition.random import Random
 from wayfare.experiment import Evaluation, Experiment
+from wayfare.hashing.shdch import SHDCH
+from wayfare.hashing.task import Hashing
+from wayfare.partition.random import Random
+from wayfare.places.backbones import SmallCnnBackbone
+from wayfare.places.model import PlaceModel
+from wayfare.places.task import Places
 from wayfare.runner import run
 from wayfare.strategies.centralised import Centralised
 from wayfare.strategies.fedavg import FedAvg
@@ -17,8 +22,6 @@ from wayfare.strategies.fedcafe import FedCAFE
 from wayfare.strategies.fedproto import FedProto
 from wayfare.strategies.local import Local
 from wayfare.strategies.scaffold import Scaffold
-from wayfare.tasks.hashing import Hashing
-from wayfare.tasks.places import Places
 from wayfare.traffic import explain
 
 
@@ -72,9 +75,9 @@ def test_a_pooled_strategy_is_said_to_take_everything():
 @pytest.mark.parametrize(
     ("task", "strategy", "parts"),
     [
-        (replace(Hashing.example(), base="shdch"), FedCAFE(), {"model/memory", "model/class_codes"}),
+        (replace(Hashing.example(), base=SHDCH()), FedCAFE(), {"model/memory", "model/class_codes"}),
         (Hashing.example(), FedAvg(), set()),
-        (replace(Places.example(), whiten=0.5), FedAvg(), {"model/whitening"}),
+        (replace(Places.example(), model=PlaceModel(SmallCnnBackbone(4), whiten=0.5)), FedAvg(), {"model/whitening"}),
     ],
 )
 def test_what_is_more_than_weights_is_named(task, strategy, parts):
@@ -89,8 +92,8 @@ def test_what_is_unknown_is_called_telling():
 
 
 def test_the_command(capsys):
-    assert main(["explain-traffic", "quickstart", "--set", "task.width=2", "--json"]) == 0
+    assert main(["explain-traffic", "quickstart", "--set", "model.width=2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["strategy"] == "fedavg"
-    assert main(["explain-traffic", "quickstart", "--set", "task.width=2"]) == 0
+    assert main(["explain-traffic", "quickstart", "--set", "model.width=2"]) == 0
     shown = capsys.readouterr().out
     assert "head.weight" in shown and "stays on the device" in shown and "gradients" in shown

@@ -69,7 +69,7 @@ def test_cheap_examples_run(tmp_path, monkeypatch, capsys):
 def test_alone_it_says_what_to_do_first(capsys):
     status, text = shown(capsys)
     assert status in (0, 2)
-    first = text[text.index("First:") : text.index("Options")]
+    first = text[text.index("Start here:") : text.index("Options")]
     lines = [re.split(r"\s{2,}", line.strip())[0] for line in first.splitlines() if "wayfare" in line]
     assert lines[:2] == ["wayfare demo", "wayfare run quickstart"]
     for line in lines[:3]:
@@ -90,7 +90,7 @@ def test_alone_it_says_what_to_do_first(capsys):
         ("split quickstart --set trainin.lr=1", "training"),
         ("split quickstart --set training.lrr=1", "lr"),
         ("split quickstart --set strategy.nam=fedavg", "name"),
-        ("split quickstart --set task.widht=3", "width"),
+        ("split quickstart --set model.widht=3", "width"),
         ("split quickstart --set strategy.name=fedporx", "fedprox"),
         ("split quickstart --set strategy.name=SCAFFOLD", "scaffold"),
         ("split quickstart --set task.name=object", "objects"),

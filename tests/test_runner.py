@@ -7,16 +7,17 @@ import pytest
 
 from wayfare import Bundle, Evaluation, Experiment, Policy, Training, resume, run
 from wayfare.core.bundle import digest
-from wayfare.data.partition.random import Random
-from wayfare.data.partition.virtual import Virtual
-from wayfare.errors import ConfigError, DeviceError, QuorumError
+from wayfare.core.errors import ConfigError, DeviceError, QuorumError
+from wayfare.objects.models import CnnClassifier
+from wayfare.objects.task import Objects
+from wayfare.partition.random import Random
+from wayfare.partition.virtual import Virtual
 from wayfare.strategies.centralised import Centralised
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.local import Local
-from wayfare.tasks.objects import Objects
 
 SMALL = Experiment(
-    task=Objects(width=4, hidden=8),
+    task=Objects(model=CnnClassifier(width=4, hidden=8)),
     partition=Random(6),
     training=Training(iterations=3, batch_size=16),
     evaluation=Evaluation(clients=3, holdout=0.2),
@@ -52,14 +53,14 @@ def test_every_scope_is_measured_where_it_says(tmp_path):
     scopes = {name.split("/")[0] for name in last["metrics"]}
     assert scopes == {"train", "test", "clients", "validation"}
     assert len(last["per_client"]["accuracy"]) == 2
-    crowd = e.crowd(e.split())
+    crowd = e.clients(e.split())
     assert not set(crowd.validation) & set(last["clients"])  # they never train
     assert len(last["clients"]) == 4
     assert "train/loss" not in first["metrics"]
 
 
 def test_held_out_samples_are_never_trained_on():
-    crowd = SMALL.crowd(SMALL.split())
+    crowd = SMALL.clients(SMALL.split())
     for i in range(6):
         client = crowd.client(f"c{i}")
         assert not set(client.train) & set(client.holdout)
@@ -82,7 +83,7 @@ def test_personal_models_are_judged_even_without_held_out_samples(tmp_path):
 def test_pooled_data_is_everybody_s_and_nothing_travels(tmp_path):
     e = replace(SMALL, strategy=Centralised())
     result = run(e, tmp_path / "run", "local")
-    crowd = e.crowd(e.split())
+    crowd = e.clients(e.split())
     parts = [crowd.client(f"c{i}").train for i in range(6)]
     assert lines(tmp_path / "run")[1]["examples"] == sum(map(len, parts))
     assert result["bytes_up"] == result["bytes_down"] == 0
@@ -226,7 +227,7 @@ class Telling(Objects):
 
     protocol = "by heart"
 
-    def ready(self, progress):
+    def prepare(self, progress):
         progress("sharpening pencils", 1, 2)
         progress("sharpening pencils", 2, 2)
 
@@ -246,7 +247,12 @@ def test_preparations_are_told_before_the_first_round(tmp_path):
     def listen(event, data):
         heard.append((event, data))
 
-    run(replace(SMALL, task=Telling(width=4, hidden=8), rounds=1), tmp_path / "run", "local", listen=listen)
+    run(
+        replace(SMALL, task=Telling(model=CnnClassifier(width=4, hidden=8)), rounds=1),
+        tmp_path / "run",
+        "local",
+        listen=listen,
+    )
     first = len(heard)
     resume(tmp_path / "run", "local", rounds=2, listen=listen)
     for news in (heard[:first], heard[first:]):
@@ -256,9 +262,14 @@ def test_preparations_are_told_before_the_first_round(tmp_path):
 
 
 def test_a_metric_that_some_clients_lack_is_the_mean_of_the_others(tmp_path):
-    e = replace(SMALL, task=Telling(width=4, hidden=8), evaluation=Evaluation(clients=6, holdout=0.03), rounds=1)
+    e = replace(
+        SMALL,
+        task=Telling(model=CnnClassifier(width=4, hidden=8)),
+        evaluation=Evaluation(clients=6, holdout=0.03),
+        rounds=1,
+    )
     run(e, tmp_path / "run", "local")
-    line, crowd = lines(tmp_path / "run")[-1], e.crowd(e.split())
+    line, crowd = lines(tmp_path / "run")[-1], e.clients(e.split())
     sizes = {f"c{i}": len(crowd.client(f"c{i}").holdout) for i in range(6)}
     some = line["per_client"]["odd"]
     assert 0 < len(some) < 6 and line["per_client"]["accuracy"].keys() == sizes.keys()
@@ -269,7 +280,13 @@ def test_a_metric_that_some_clients_lack_is_the_mean_of_the_others(tmp_path):
 
 def test_an_alarm_is_in_the_line_the_summary_and_the_ear(tmp_path):
     heard = []
-    e = replace(SMALL, task=Telling(width=4, hidden=8), strategy=Jumps(), rounds=5, evaluation=Evaluation(clients=0))
+    e = replace(
+        SMALL,
+        task=Telling(model=CnnClassifier(width=4, hidden=8)),
+        strategy=Jumps(),
+        rounds=5,
+        evaluation=Evaluation(clients=0),
+    )
     result = run(e, tmp_path / "run", "local", listen=lambda *news: heard.append(news))
     losses = [line["metrics"]["test/loss"] for line in lines(tmp_path / "run")]
     wanted = [["worse than nothing"] if loss > losses[0] else [] for loss in losses]
@@ -285,7 +302,11 @@ def test_an_alarm_is_in_the_line_the_summary_and_the_ear(tmp_path):
 
 def test_rounds_that_are_not_judged_raise_no_alarm(tmp_path):
     e = replace(
-        SMALL, task=Telling(width=4, hidden=8), strategy=Jumps(), rounds=5, evaluation=Evaluation(every=3, clients=0)
+        SMALL,
+        task=Telling(model=CnnClassifier(width=4, hidden=8)),
+        strategy=Jumps(),
+        rounds=5,
+        evaluation=Evaluation(every=3, clients=0),
     )
     run(e, tmp_path / "run", "local")
     told = [bool(line["warnings"]) for line in lines(tmp_path / "run")]

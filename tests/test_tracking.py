@@ -8,14 +8,16 @@ import types
 import pytest
 
 from wayfare import Experiment, resume, run
+from wayfare.core.errors import ConfigError
 from wayfare.core.protocols import Training
-from wayfare.errors import ConfigError
-from wayfare.tasks.objects import Objects
+from wayfare.objects.models import CnnClassifier
+from wayfare.objects.task import Objects
 from wayfare.tracking import mlflow_name
 
 
 def tiny(rounds=2):
-    return Experiment(task=Objects(width=4, hidden=8), training=Training(iterations=1), rounds=rounds)
+    task = Objects(model=CnnClassifier(width=4, hidden=8))
+    return Experiment(task=task, training=Training(iterations=1), rounds=rounds)
 
 
 def events(folder):

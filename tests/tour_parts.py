@@ -7,6 +7,7 @@ answers of 100, so that accuracies are exact in hundredths as long as the number
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +20,12 @@ from torch import Tensor, nn
 from wayfare import Evaluation, Experiment
 from wayfare.core.bundle import Bundle
 from wayfare.core.device import Device
-from wayfare.core.exchange import Ledger, Meeting, Outcome
+from wayfare.core.exchange import Columns, Meeting, MergeOutcome
 from wayfare.core.protocols import Batch, Client, Output, Task
-from wayfare.data.partition.random import Random
-from wayfare.policies.always import Always
+from wayfare.encounters.policies.always import Always
+from wayfare.encounters.topology import Encounters
+from wayfare.partition.random import Random
 from wayfare.strategies.fedavg import FedAvg
-from wayfare.topologies.encounters import Encounters
 
 
 class Number(nn.Module):
@@ -38,12 +39,12 @@ class Number(nn.Module):
 
 
 @dataclass(frozen=True)
-class Numbers:
+class Numbers(Task):
     """A model is as good as its number says, on every picture."""
 
     size: int = 40
 
-    provides: ClassVar[frozenset[str]] = frozenset({"features", "classes"})
+    provides: ClassVar[frozenset[str]] = frozenset({"features", "classes", "tally"})
     classes: ClassVar[tuple[str, ...]] = ("a", "b")
 
     @property
@@ -94,6 +95,17 @@ class Given(FedAvg):
 
 
 @dataclass(frozen=True)
+class Broken(Given):
+    """The same, but this device's first model is not a number."""
+
+    device: str = "c1"
+
+    def client(self, device: Device, message: Bundle) -> Bundle:
+        reply = super().client(device, message)
+        return reply if device.id != self.device else reply.with_(model={"w": torch.tensor([math.nan])})
+
+
+@dataclass(frozen=True)
 class LongWay(Given):
     """The same, but its merging might be more than a mean, for all that anybody can know."""
 
@@ -107,7 +119,7 @@ class Picky(Always):
 
     scored: ClassVar[bool] = True
 
-    def adopts(self, ledger: Ledger, outcome: Outcome) -> np.ndarray:
+    def accept(self, columns: Columns, outcome: MergeOutcome) -> np.ndarray:
         return np.zeros(len(outcome.me), bool)
 
 
@@ -143,10 +155,10 @@ def tour(
     )  # fmt: skip
 
 
-def ledger_of(folder: Path) -> dict[str, np.ndarray]:
-    """The ledger after the last slot of a run."""
+def columns_of(folder: Path) -> dict[str, np.ndarray]:
+    """The columns after the last slot of a run."""
     last = sorted((folder / "checkpoints").glob("*.safetensors"))[-1]
-    return {name: column.numpy() for name, column in Bundle.unpack(last.read_bytes())["ledger"].items()}
+    return {name: column.numpy() for name, column in Bundle.unpack(last.read_bytes())["columns"].items()}
 
 
 def events_of(folder: Path) -> list[dict[str, Any]]:

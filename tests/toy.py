@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from wayfare.core.bundle import Bundle, digest
 from wayfare.core.device import Bench, Device
-from wayfare.core.federation import Federation, Round, Topology
+from wayfare.core.federation import Federation, Round
 from wayfare.core.memory import Memories
-from wayfare.core.protocols import Batch, Client, Engine, Output, Policy, Strategy, Training
+from wayfare.core.protocols import Batch, Client, Engine, Output, Policy, Strategy, Task, Topology, Training
 from wayfare.engines.local import Local as LocalEngine
 from wayfare.topologies.server import Server
 
@@ -44,7 +44,7 @@ class Net(nn.Module):
 
 
 @dataclass(frozen=True, eq=False)
-class Toy:
+class Toy(Task):
     """Samples x -> y, with labels where a strategy wants some."""
 
     x: Tensor
@@ -180,15 +180,22 @@ class Lab:
         self.people = People(parts, self.groups)
         memories = Memories(self.folder)
         self.bench = Bench(
-            self.task, self.strategy, self.training, self.people, self.people.client, self.seed, memories
-        )  # fmt: skip
+            self.task,
+            self.strategy,
+            self.training,
+            population=self.people,
+            clients=self.people.client,
+            seed=self.seed,
+            memories=memories,
+        )
 
     def start(self) -> Bundle:
         return self.strategy.start(self.task, self.bench.loaded(0, self.bench.initial))
 
     def federation(self, engine: Engine, rounds: int) -> Federation:
         return Federation(
-            self.strategy, self.people, engine, self.policy, self.seed, rounds, self.people.size_of
+            strategy=self.strategy, population=self.people, engine=engine, policy=self.policy, seed=self.seed,
+            rounds=rounds, size_of=self.people.size_of,
         )  # fmt: skip
 
     def play(
@@ -201,7 +208,7 @@ class Lab:
             federation = self.federation(self.engine or local, rounds)
             topology.check(len(self.people))
             state = state or topology.start(federation, self.start())
-            return list(topology.play(federation, state, first))
+            return list(topology.rounds(federation, state, first))
 
     def device(self, id: str = "c0", round: int = 1) -> Device:
         """A device with the memory it has at the beginning of this round."""

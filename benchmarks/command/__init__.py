@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from places_parts.common import note
-from wayfare.errors import WayfareError
+from wayfare.core.errors import WayfareError
 
 _MARKS = {True: "[green]met[/green]", False: "[red]MISSED[/red]", None: "[yellow]not measured[/yellow]"}
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from rich.table import Table
 
 from places_parts import common
-from wayfare.cli.reproduce import Scale, read_plan
+from wayfare.papers.paper import Scale
+from wayfare.papers.plan import read_plan
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 CELLS = {"never": "initial", "gossip": "gossip", "fedtour": "FedTour as written", "fedtour-floor": "FedTour, floor",

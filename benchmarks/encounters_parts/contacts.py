@@ -18,8 +18,8 @@ import numpy as np
 from rich.table import Table
 
 from wayfare.core.seeds import rng_for
-from wayfare.data.contacts import Located
-from wayfare.data.traces import Traces
+from wayfare.encounters.contacts import LocatedContacts
+from wayfare.encounters.traces import Traces
 
 RADIUS, SLOT = 50.0, 30.0
 CASES = {"a day": (1_900, 1_440, 1_700.0), "a city": (100_000, 100, 22_000.0)}  # devices, slots, metres across
@@ -65,7 +65,7 @@ def ours(positions):
     """Slot by slot; nothing is kept."""
     _, devices, _ = positions.shape
     names, still = tuple(map(str, range(devices))), np.zeros(devices, bool)
-    contacts = Located(Traces(names, SLOT, 0.0, "", positions, still, (0.0, 0.0), False), RADIUS)
+    contacts = LocatedContacts(Traces(names, SLOT, 0.0, "", positions, still, (0.0, 0.0), False), RADIUS)
     for slot in range(contacts.slots):
         yield contacts.at(slot)
 

@@ -18,10 +18,10 @@ from encounters_parts.accuracy import RECIPES
 from places_parts import common
 from wayfare import runner
 from wayfare.core.seeds import rng_for
+from wayfare.encounters.policies.fedtour import FedTour
+from wayfare.encounters.policies.gossip import Gossip
+from wayfare.encounters.policies.guarded import Guarded
 from wayfare.experiment import Experiment
-from wayfare.policies.fedtour import FedTour
-from wayfare.policies.gossip import Gossip
-from wayfare.policies.guarded import Guarded
 
 SHARES, QUICK_SHARES = (0.0, 0.1, 0.2, 0.4), (0.0, 0.4)
 SPAM, QUICK_SPAM = 10_000, 1_000
@@ -34,8 +34,8 @@ adopted_merges = []  # of the watched policy, one array (worse or not) per slot
 class Watched(Guarded):
     """Guarded FedTour, looked at: runs in this process only."""
 
-    def adopts(self, ledger, outcome):
-        adopted = super().adopts(ledger, outcome)
+    def accept(self, columns, outcome):
+        adopted = super().accept(columns, outcome)
         own = np.isfinite(outcome.own_before)
         before, after = np.where(own, [outcome.own_before, outcome.own_after], [outcome.before, outcome.after])
         adopted_merges.append((after < before)[adopted])

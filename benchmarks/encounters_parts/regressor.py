@@ -12,10 +12,12 @@ import numpy as np
 from rich.table import Table
 
 from wayfare import Experiment, Training
-from wayfare.cli.study import conduct, summarise
-from wayfare.policies.predictors.regressor import PAPER_MAPE, fit
-from wayfare.policies.predictors.study import PAPER_IMPROVING
-from wayfare.tasks.objects import Objects
+from wayfare.encounters.predictors.regressor import PAPER_MAPE, fit
+from wayfare.encounters.predictors.study import PAPER_IMPROVING
+from wayfare.objects.data.cifar import Cifar10
+from wayfare.objects.models import CnnClassifier, FrozenHeadClassifier, ObjectModel
+from wayfare.objects.task import Objects
+from wayfare.papers.study import conduct, summarise
 
 SHARES = {
     "improving": "better than the first of a pair",
@@ -31,7 +33,7 @@ PAPER = {"improving": f"{100 * PAPER_IMPROVING:.1f}", "mape": f"< {100 * PAPER_M
 class Case:
     """One network: how many models, and on how many pictures they are judged."""
 
-    architecture: str
+    model: ObjectModel
     models: int
     judged: int
     training: Training
@@ -40,22 +42,22 @@ class Case:
 HEAD = Training(lr=0.03, batch_size=32, epochs=1)
 CNN = Training(lr=0.05, momentum=0.9, batch_size=32, epochs=1)
 CASES = {
-    "frozen network, head": Case("efficientnet_lite0_head", 231, 1000, HEAD),
-    "small CNN": Case("cnn", 66, 500, CNN),
+    "frozen network, head": Case(FrozenHeadClassifier(), 231, 1000, HEAD),
+    "small CNN": Case(CnnClassifier(normalise="cifar10"), 66, 500, CNN),
 }
-QUICK = {"frozen network, head": Case("efficientnet_lite0_head", 42, 1000, HEAD)}
+QUICK = {"frozen network, head": Case(FrozenHeadClassifier(), 42, 1000, HEAD)}
 
 
 def measure(quick, machine, seeds=3, path=""):
     """For each network and seed what a study finds; `path` is CIFAR-10's, "" where `wayfare data get` puts it."""
     figures = {}
     for name, case in (QUICK if quick else CASES).items():
-        task = Objects("cifar10", path, architecture=case.architecture, normalise="cifar10")
+        task = Objects(Cifar10(path), case.model)
         runs = []
         for seed in range(1 if quick else seeds):
             began = time.monotonic()
-            found = conduct(Experiment(task=task, training=case.training, seed=seed), machine, case.models,
-                            case.judged, lambda *_: None)  # fmt: skip
+            experiment = Experiment(task=task, training=case.training, seed=seed)
+            found = conduct(experiment, case.models, case.judged, engine=machine)
             _, quality = fit(found, seed)
             runs.append(summarise(found, quality) | {"seconds": time.monotonic() - began})
         figures[name] = {"models": case.models, "judged": case.judged, "runs": runs}

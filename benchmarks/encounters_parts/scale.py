@@ -25,10 +25,11 @@ PAPER_EPOCHS, PAPER_PROBE, PAPER_TEST, PAPER_MODELS = 10, 1000, 10_000, 231
 
 def _child(quick, folder):
     from wayfare import runner
-    from wayfare.cli.reproduce import Scale, read_plan
+    from wayfare.papers.paper import Scale
+    from wayfare.papers.plan import read_plan
 
     if quick:
-        from wayfare.policies.fedtour import FedTour
+        from wayfare.encounters.policies.fedtour import FedTour
 
         experiment = on_digits(FedTour(), QUICK)
     else:
@@ -57,7 +58,7 @@ def vgg16(counted, quick):
     import torch
 
     from wayfare.core.bundle import mean
-    from wayfare.tasks.nets.vgg import VGG16Pooled
+    from wayfare.nets.vgg import VGG16Pooled
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

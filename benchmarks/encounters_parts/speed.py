@@ -61,10 +61,11 @@ def _cnn(repeats, models, work):
     from wayfare.core.bundle import Bundle
     from wayfare.core.exchange import PEER
     from wayfare.engines.local import Local
+    from wayfare.objects.data.cifar import Cifar10
+    from wayfare.objects.task import Objects
     from wayfare.strategies.fedavg import FedAvg
-    from wayfare.tasks.objects import Objects
 
-    task = Objects("cifar10", str(noise_pictures(work / "cnn", PROBE)))
+    task = Objects(Cifar10(str(noise_pictures(work / "cnn", PROBE))))
     experiment = Experiment(task=task, strategy=FedAvg(weighting="uniform"))
     nets = [task.network() for _ in range(8)]
     held = [{name: t.detach().clone() for name, t in net.state_dict().items()} for net in nets]
@@ -102,7 +103,7 @@ def _tensors(task):
     """The pictures as a plain loop keeps them: normalised, in the faster layout."""
     import torch
 
-    pool = task._parts[0]
+    pool = task.loaded.parts[0]
     pictures = torch.from_numpy(pool.images).permute(0, 3, 1, 2).float().div(255).sub(0.5).div(0.5)
     return pictures, torch.from_numpy(pool.labels)
 
@@ -110,11 +111,13 @@ def _tensors(task):
 def _heads(quick, work):
     import torch
 
-    from wayfare.tasks.objects import Objects
+    from wayfare.objects.data.cifar import Cifar10
+    from wayfare.objects.models import FrozenHeadClassifier
+    from wayfare.objects.task import Objects
 
-    task = Objects("cifar10", str(noise_pictures(work / "heads", PROBE)), architecture="efficientnet_lite0_head")
-    task.ready(lambda *_: None)
-    features, labels = torch.from_numpy(np.array(task._features()[0], np.float32)), torch.from_numpy(task.labels)
+    task = Objects(Cifar10(str(noise_pictures(work / "heads", PROBE))), FrozenHeadClassifier())
+    task.prepare(lambda *_: None)
+    features, labels = task.loaded.inputs[0].rows(np.arange(PROBE), torch.device("cpu")), torch.from_numpy(task.labels)
     count, at = 256, np.arange(PROBE)
     heads, biases = 0.05 * torch.randn(count, 10, features.shape[1]), torch.zeros(count, 10)
     net = torch.nn.Linear(features.shape[1], 10)
@@ -202,16 +205,17 @@ def _json_of(command):
 def _child(mode, nodes, slots):
     """Our run of it, in this process."""
     from wayfare import Experiment, Training, runner
-    from wayfare.data.partition.random import Random
+    from wayfare.encounters.policies.always import Always
+    from wayfare.encounters.topology import Encounters
     from wayfare.experiment import Evaluation
-    from wayfare.policies.always import Always
+    from wayfare.objects.data.cifar import Cifar10
+    from wayfare.objects.task import Objects
+    from wayfare.partition.random import Random
     from wayfare.strategies.fedavg import FedAvg
-    from wayfare.tasks.objects import Objects
-    from wayfare.topologies.encounters import Encounters
 
     with tempfile.TemporaryDirectory() as temporary:
         work = Path(temporary)
-        task = Objects("cifar10", str(noise_pictures(work / "pictures", nodes * IMAGES + 2)))
+        task = Objects(Cifar10(str(noise_pictures(work / "pictures", nodes * IMAGES + 2))))
         each = EACH[mode]
         count = slots + WARM * each
         rows = [f"{device},{30 * slot},0,0" for device in range(nodes) for slot in range(count)]

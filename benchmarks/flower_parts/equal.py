@@ -7,9 +7,10 @@ from rich.table import Table
 
 from wayfare import Evaluation, Experiment, Training, run
 from wayfare.components import find, names
-from wayfare.data.partition.random import Random
-from wayfare.engines.flower import Flower
-from wayfare.tasks.objects import Objects
+from wayfare.engines.flower.engine import Flower
+from wayfare.objects.models import CnnClassifier
+from wayfare.objects.task import Objects
+from wayfare.partition.random import Random
 from wayfare.topologies.hierarchy import Hierarchy
 from wayfare.topologies.server import Server
 
@@ -21,7 +22,8 @@ def experiments(quick):
     """By task, strategy and topology: all that fit each other."""
     for task_name in names("task"):
         kind = find("task", task_name)
-        task = kind.example() if hasattr(kind, "example") else Objects(width=4, hidden=8, norm="batch")
+        small = CnnClassifier(width=4, hidden=8, norm="batch")
+        task = kind.example() if hasattr(kind, "example") else Objects(model=small)
         for name in names("strategy"):
             strategy = find("strategy", name)()
             if not strategy.requires <= task.provides or (quick and task_name not in QUICK and name != "fedavg"):

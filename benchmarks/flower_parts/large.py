@@ -11,11 +11,14 @@ from rich.table import Table
 
 from flower_parts.stage import played
 from wayfare import Evaluation, Experiment, Training, run
-from wayfare.data.partition.joined import Joined
-from wayfare.data.partition.random import Random
-from wayfare.engines.flower import Flower
+from wayfare.engines.flower.engine import Flower
+from wayfare.partition.joined import Joined
+from wayfare.partition.random import Random
+from wayfare.scenes.data.scene_data import TownScenes
+from wayfare.scenes.models import MotifsModel
+from wayfare.scenes.modes import SGDet
+from wayfare.scenes.task import Scenes
 from wayfare.strategies.scaffold import Scaffold
-from wayfare.tasks.scenes import Scenes
 
 LEAST = 240e6  # bytes
 
@@ -23,9 +26,10 @@ LEAST = 240e6  # bytes
 def measure(quick, out):
     """Seconds and digests of each engine."""
     folder = out / "large"
-    town = Scenes(town="tiny", test=4, head="motifs", widths="paper", mode="sgdet", pairs=16, positive=8)
-    pictures = town._town()  # a folder like anybody's
-    task = replace(town, path=str(pictures))
+    data, model = TownScenes(size="tiny", test=4), MotifsModel(widths="paper")
+    town = Scenes(data=data, model=model, mode=SGDet(), pairs=16, positive=8)
+    pictures = data.folder(lambda *_: None)  # a folder like anybody's
+    task = replace(town, data=data.at(str(pictures)))
     plan = Experiment(
         task, Joined(("anna",), (task.samples,)), Scaffold(), training=Training(iterations=1, batch_size=1), rounds=1,
         evaluation=Evaluation(every=0, holdout=0.0),

@@ -76,7 +76,7 @@ def played(experiment, folder, photos, hear=lambda event, data: None, warm=True,
             for name, place in photos.items():
                 home = folder / "homes" / name
                 key, authority = folder / "keys/nodes" / name, folder / "keys/ca.crt"
-                node = Node(relay.address if relay else address, place, name, home, key, authority)
+                node = Node(relay.address if relay else address, place, name, home, key=key, authority=authority)
                 if warm:
                     stack.enter_context(stack.enter_context(node.running(home / "log"))())
                 else:
@@ -88,7 +88,15 @@ def played(experiment, folder, photos, hear=lambda event, data: None, warm=True,
             hear(event, {**data, "relay": relay})
 
         try:
-            return serve(experiment, folder / "run", address, folder / "keys", 0, 300, heard)
+            return serve(
+                experiment,
+                folder / "run",
+                listen=address,
+                certificates=folder / "keys",
+                nodes=0,
+                wait=300,
+                notify=heard,
+            )
         finally:
             if relay:
                 relay.close()

@@ -22,15 +22,16 @@ from rich.table import Table
 from flower_parts.stage import photograph, played
 from flower_parts.watched import Watched
 from wayfare import Evaluation, Experiment, Training
-from wayfare.tasks.objects import Objects
+from wayfare.objects.data.folder import ClassFolders
+from wayfare.objects.task import Objects
 
 STEPS = ("picked up", "made ready", "trained", "sent back", "recorded")
 MOMENTS = ("asked", "process", "began", "ended", "merged")
 PROGRAM = "import flwr.supernode.cli.flwr_clientapp"
 IMPORTS = {
     "Flower's program for a message": PROGRAM,
-    "the same and our app": f"{PROGRAM}, wayfare.flower_app",
-    "the same, torch and experiments": f"{PROGRAM}, wayfare.flower_app, wayfare.experiment",
+    "the same and our app": f"{PROGRAM}, wayfare.deploy.client_app",
+    "the same, torch and experiments": f"{PROGRAM}, wayfare.deploy.client_app, wayfare.experiment",
 }
 
 
@@ -48,7 +49,7 @@ def _rounds(folder, count, warm):
     photograph(photos)
     notes.mkdir(parents=True)
     experiment = Experiment(
-        Objects(data="folder", path=str(photos), image_size=32), strategy=Watched(notes=str(notes)),
+        Objects(ClassFolders(str(photos))), strategy=Watched(notes=str(notes)),
         training=Training(iterations=20, batch_size=8), evaluation=Evaluation(every=0, holdout=0.0), rounds=count,
     )  # fmt: skip
     played(experiment, folder, {"anna": photos}, warm=warm)

@@ -8,7 +8,9 @@ from rich.table import Table
 
 from flower_parts.stage import photograph, played
 from wayfare import Evaluation, Experiment, Training
-from wayfare.tasks.objects import Objects
+from wayfare.objects.data.folder import ClassFolders
+from wayfare.objects.models import CnnClassifier
+from wayfare.objects.task import Objects
 
 MOST = 0.05
 ROUNDS = 3
@@ -18,7 +20,7 @@ def measure(quick, out):
     """Bytes both ways, beside those of the tensors."""
     folder = out / "wire"
     photograph(folder / "photos" / "anna")
-    task = Objects(data="folder", path=str(folder / "photos" / "anna"), image_size=32, hidden=2440)
+    task = Objects(ClassFolders(str(folder / "photos" / "anna")), CnnClassifier(hidden=2440))
     experiment = Experiment(
         task, training=Training(iterations=2, batch_size=8), evaluation=Evaluation(every=0, holdout=0.0), rounds=ROUNDS
     )

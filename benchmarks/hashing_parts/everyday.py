@@ -18,11 +18,11 @@ from rich.table import Table
 
 from places_parts import common
 from wayfare.core.seeds import rng_for
-from wayfare.data.archives import unpack
 from wayfare.experiment import Experiment
-from wayfare.use.hash_model import hashing_run
-from wayfare.use.search import Query, SearchIndex, search
-from wayfare.use.search_adding import add, model_for, photo_files
+from wayfare.hashing.hash_model import hashing_run
+from wayfare.hashing.indexing import add, model_for, photo_files
+from wayfare.hashing.search import Query, SearchIndex, search
+from wayfare.io.archives import unpack
 
 FIRST, UNSEEN = 10, 4000
 KINDS, ALL = "articleType:50", "articleType:50+baseColour:50+gender:400"
@@ -61,9 +61,9 @@ def experiment(table, labels, strategy, clients, rounds):
     """The settings of benchmarks at small scale, on the table of the photos."""
     return Experiment.from_table({
         "name": "everyday", "rounds": rounds,
-        "task": {"name": "hashing", "data": "table", "path": str(table), "label_source": labels,
-                 "text_source": "productDisplayName", "photo_source": "image", "base": "shdch", "bits": 64,
-                 "text_hidden": 512, "image_hidden": 512},
+        "data": {"name": "table", "path": str(table), "labels": labels, "text": "productDisplayName", "photo": "image"},
+        "model": {"bits": 64, "text": {"hidden": 512}, "image": {"hidden": 512}},
+        "task": {"name": "hashing", "base": "shdch"},
         "partition": {"name": "random", "clients": clients}, "strategy": {"name": strategy},
         "training": {"epochs": 1 if clients == 1 else 3, "batch_size": 64, "optimizer": "adam", "lr": 1e-3},
         "evaluation": {"every": rounds, "clients": 0, "holdout": 0.0},

@@ -23,7 +23,7 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from wayfare.core.seeds import rng_for
-from wayfare.tasks.hash.ranking import mean_average_precision, pack, tally
+from wayfare.hashing.ranking import mean_average_precision, pack, tally
 
 BITS = 64
 SIZES, QUICK_SIZES = (2_000, 18_015, 24), (200, 18_015, 24)  # queries, items, labels

@@ -14,7 +14,7 @@ import torch
 from rich.table import Table
 
 from wayfare.core.seeds import rng_for
-from wayfare.use.codes import Codes, Part, add
+from wayfare.hashing.code_index import CodePart, Codes, add
 
 WIDTH, NEAREST, REPEATS, LEAST = 8, 10, 5, 0.9
 CODES, QUICK_CODES, QUERIES, QUICK_QUERIES = 1_000_000, 100_000, 400, 200
@@ -25,7 +25,9 @@ SIDES = ("ours", "faiss")
 def parts(codes):
     for start in range(0, len(codes), PART):
         rows = range(start, min(start + PART, len(codes)))
-        yield Part([f"photos/{row:07}.jpg" for row in rows], codes[rows], [{"text": f"number {row}"} for row in rows])
+        yield CodePart(
+            [f"photos/{row:07}.jpg" for row in rows], codes[rows], [{"text": f"number {row}"} for row in rows]
+        )
 
 
 def measure(quick):

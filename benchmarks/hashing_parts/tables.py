@@ -13,8 +13,9 @@ from pathlib import Path
 from rich.table import Table
 
 from places_parts import common
-from wayfare.cli.reproduce import Scale, read_plan
-from wayfare.data.archives import unpack
+from wayfare.io.archives import unpack
+from wayfare.papers.paper import Scale
+from wayfare.papers.plan import read_plan
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes" / "fedcafe"
 METHODS = {"centralised": "Centralised", "local": "Local", "fedavg": "FedAvg", "fedprox": "FedProx",
@@ -63,12 +64,13 @@ def _pairs(archive, folder):
 
 def _changes(pairs, labels, base):
     # DCMH as recipes/fedcafe/table2 has it; SHDCH's own gamma, 10, holds codes of 16 bits to the signs they begin with
-    balance = {"task.base": base} | ({"task.eta": 0.001} if base == "dcmh" else {"task.eta": 100.0, "task.gamma": 1.0})
+    weights = {"eta": 0.001} if base == "dcmh" else {"eta": 100.0, "gamma": 1.0}
+    balance = {"task.base.name": base} | {f"task.base.{name}": value for name, value in weights.items()}
     if pairs is None:
-        return {"task.data": "sample", "task.features": "file"} | balance
-    return {"task.data": "table", "task.path": str(pairs), "task.label_source": labels, "task.query": 1000,
-            "task.train": 4000, "task.text_source": "productDisplayName", "task.photo_source": "image",
-            "task.min_count": 3} | balance  # fmt: skip
+        return {"data.name": "sample", "model.image": "file"} | balance
+    return {"data.name": "table", "data.path": str(pairs), "data.labels": labels, "data.query": 1000,
+            "data.train": 4000, "data.text": "productDisplayName", "data.photo": "image",
+            "data.min_count": 3} | balance  # fmt: skip
 
 
 def measure(quick, seeds, archive, out, workers):

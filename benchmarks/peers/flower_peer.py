@@ -122,7 +122,7 @@ def main(scratch: str) -> None:
         sys.exit("Flower's simulation ended without a result")
     losses = [float(record["loss"]) for _, record in sorted(results[0].train_metrics_clientapp.items())]
     weights = list(results[0].arrays.to_torch_state_dict().values())
-    common.report(f"flower x{args.processes}", args.size, work, clock, losses, weights, out)
+    common.report(f"flower x{args.processes}", args.size, work, clock, losses=losses, weights=weights, out=out)
 
 
 if __name__ == "__main__":

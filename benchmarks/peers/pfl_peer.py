@@ -150,7 +150,7 @@ def main() -> None:
             if other.poll() is None:
                 other.kill()
     name = "pfl" if args.processes == 1 else f"pfl x{args.processes}"
-    common.report(name, args.size, work, clock, losses, weights, out)
+    common.report(name, args.size, work, clock, losses=losses, weights=weights, out=out)
 
 
 if __name__ == "__main__":

@@ -108,13 +108,13 @@ def main() -> None:
     ]
     for other in others:
         other.start()
-    run(args, work, data, shared, 0, barrier, clock)
+    run(args, work, data, shared, rank=0, barrier=barrier, clock=clock)
     for other in others:
         other.join()
         if other.exitcode:
             sys.exit(f"a worker ended with status {other.exitcode}")
     name = "plain" if args.processes == 1 else f"plain x{args.processes}"
-    common.report(name, args.size, work, clock, shared.losses.sum(1).tolist(), shared.weights, out)
+    common.report(name, args.size, work, clock, losses=shared.losses.sum(1).tolist(), weights=shared.weights, out=out)
 
 
 if __name__ == "__main__":

@@ -13,13 +13,13 @@ import sys
 import tempfile
 from contextlib import ExitStack
 
-from wayfare.machine import opened
+from wayfare.engines import open_engine
 
 STACK = ExitStack()
 if __name__ == "__main__":  # as the command line does it: workers start before torch is imported here
     PROCESSES = int(sys.argv[sys.argv.index("--processes") + 1]) if "--processes" in sys.argv else 1
     ENGINE = sys.argv[sys.argv.index("--engine") + 1] if "--engine" in sys.argv else ""
-    MACHINE = STACK.enter_context(opened(ENGINE or ("local" if PROCESSES == 1 else "pool"), PROCESSES))
+    MACHINE = STACK.enter_context(open_engine(ENGINE or ("local" if PROCESSES == 1 else "pool"), PROCESSES))
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,9 +32,9 @@ from torch.nn import functional
 
 from wayfare import Evaluation, Experiment, Training
 from wayfare.core.bundle import Bundle
-from wayfare.core.protocols import Batch, Output
+from wayfare.core.protocols import Batch, Output, Partition, Task
 from wayfare.core.seeds import rng_for
-from wayfare.data.partition.split import Split
+from wayfare.partition.split import Split
 from wayfare.runner import run
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.topologies.server import Server
@@ -47,7 +47,7 @@ def mark(rng: np.random.Generator) -> int:
 
 
 @dataclass(frozen=True)
-class Images:
+class Images(Task):
     """The benchmark's data and network as a task."""
 
     folder: str
@@ -107,7 +107,7 @@ class Images:
 
 
 @dataclass(frozen=True)
-class ByRows:
+class ByRows(Partition):
     """Client k has the k-th block of rows."""
 
     clients: int
@@ -167,7 +167,8 @@ def main():
     with STACK, tempfile.TemporaryDirectory() as place:
         run(experiment, Path(place) / "run", MACHINE, listen=listen)
         model = Bundle.unpack((Path(place) / "run" / "model.safetensors").read_bytes())["model"]
-    common.report(f"wayfare x{args.processes}", args.size, work, clock, losses, list(model.values()), out)
+    name = f"wayfare x{args.processes}"
+    common.report(name, args.size, work, clock, losses=losses, weights=list(model.values()), out=out)
 
 
 if __name__ == "__main__":

@@ -221,7 +221,7 @@ def claim_stdout() -> int:
 
 
 def report(
-    peer: str, size: str, work: Work, clock: Clock, losses: list[float], weights: list[Tensor], out: int
+    peer: str, size: str, work: Work, clock: Clock, *, losses: list[float], weights: list[Tensor], out: int
 ) -> None:
     """Print the result as one line of JSON.
 

@@ -11,17 +11,16 @@ from rich.table import Table
 from places_parts.common import beyond_noise, difference, note, play, plus_minus, spread, trained_clients
 from town import hog
 from wayfare import Evaluation, Experiment, Training
+from wayfare.core.errors import WayfareError
 from wayfare.core.protocols import Policy
-from wayfare.data.partition.clustering import Clustering
-from wayfare.data.partition.proximity import Proximity
-from wayfare.data.partition.sequences import Sequences
-from wayfare.errors import WayfareError
+from wayfare.places.partition.clustering import Clustering
+from wayfare.places.partition.proximity import Proximity
+from wayfare.places.partition.sequences import Sequences
+from wayfare.places.recall import recalls
 from wayfare.strategies.centralised import Centralised
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.fedvc import FedVC
 from wayfare.strategies.local import Local
-from wayfare.tasks.places import Places
-from wayfare.tasks.vpr.recall import recalls
 from wayfare.topologies.hierarchy import Hierarchy
 from wayfare.topologies.server import Server
 
@@ -75,16 +74,26 @@ def _changed(base, rounds, **changes):
 
 
 def _town_task(settings, path, cities=()):
-    return Places(
-        path, settings.town, height=settings.height, width=settings.width, architecture=settings.architecture,
-        margin=settings.margin, augment=settings.augment, statistics=settings.statistics, train=settings.train,
-        linear=settings.linear, whiten=settings.whiten, test_cities=cities,
-    )  # fmt: skip
+    data = {"name": "town", "path": path, "size": settings.town, "test_cities": cities}
+    size = {"height": settings.height, "width": settings.width}
+    return _task(settings, data | size, {"backbone": settings.backbone}, {})
+
+
+def _task(settings, data, model, task):
+    """Places with what both tables have in common."""
+    trained = {"statistics": settings.statistics, "train": settings.train, "linear": settings.linear}
+    learnt = {"augment": settings.augment, "loss": {"name": "triplet", "margin": settings.margin}}
+    table = {
+        "data": data,
+        "model": model | trained | {"whiten": settings.whiten},
+        "task": {"name": "places", **learnt, **task},
+    }
+    return Experiment.from_table(table).task
 
 
 def town_plan(settings, seeds, path):
     """Every run of the town's table: "city+city/cell/seed-0" -> experiment. Each city is tested on, some at a time."""
-    names = sorted(set(_town_task(settings, path)._photographs()[0].city.tolist()))
+    names = sorted(set(_town_task(settings, path).loaded.table.city.tolist()))
     plan = {}
     for cities in (names[at : at + settings.tested] for at in range(0, len(names), settings.tested)):
         task = _town_task(settings, path, tuple(cities))
@@ -230,12 +239,11 @@ def bgu_protocols(settings):
 
 
 def _bgu_task(settings, path, test, folds, fold):
-    return Places(
-        str(path), queries="night", test=test, folds=folds, fold=fold, strip=settings.strip, piece=settings.piece,
-        height=192, width=144, radius=10.0, positive_radius=10.0, negative_radius=settings.negative_radius,
-        margin=settings.margin, augment=settings.augment, statistics=settings.statistics, train=settings.train,
-        linear=settings.linear, whiten=settings.whiten, warmup=settings.warmup,
-    )  # fmt: skip
+    held_out = {"name": test, "folds": folds, "fold": fold} | ({"strip": settings.strip} if test == "strips" else {})
+    data = {"name": "photos", "path": str(path), "queries": "night", "test": held_out, "piece": settings.piece}
+    mining = {"name": "partial", "radius": 10.0, "negative_radius": settings.negative_radius}
+    task = {"radius": 10.0, "warmup": settings.warmup, "mining": mining}
+    return _task(settings, data | {"height": 192, "width": 144}, {}, task)
 
 
 def bgu(settings, seeds, path, folder, machine):
@@ -267,13 +275,19 @@ def bgu(settings, seeds, path, folder, machine):
 
 def _hog_recalls(task):
     """Nearest neighbours by HOG under the task's own protocol."""
-    grounds, images = task.grounds, task._photographs()[1]
-    photos, queries, database = grounds.photos, grounds.test_queries, grounds.test_database
+    divided, images = task.loaded.divided, task.loaded.images
+    photos, queries, database = divided.photos, divided.test_queries, divided.test_database
     features = [np.stack([hog(picture) for picture in images[rows]]) for rows in (queries, database)]
     features = [(rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32) for rows in features]
     places = np.stack((photos.easting, photos.northing), 1)
-    result = recalls(*features, places[queries], places[database], photos.group[queries], photos.group[database],
-                     task._protocol(grounds.tested))  # fmt: skip
+    result = recalls(
+        *features,
+        query_positions=places[queries],
+        database_positions=places[database],
+        query_groups=photos.group[queries],
+        database_groups=photos.group[database],
+        protocol=task._protocol(divided.test_name),
+    )
     return {f"test/{name}": value for name, value in result.metrics.items()}
 
 

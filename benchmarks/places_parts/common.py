@@ -12,8 +12,8 @@ import numpy as np
 from rich.console import Console
 
 from wayfare import Experiment, runner
-from wayfare.errors import ConfigError, DeviceError, QuorumError
-from wayfare.reports.record import Record
+from wayfare.core.errors import ConfigError, DeviceError, QuorumError
+from wayfare.pages.record import Record
 
 note = Console(stderr=True)
 
@@ -82,9 +82,10 @@ def _is_finished(place, experiment):
 
 def trained_clients(experiment):
     """How many clients train, and how many steps each makes in a round on average; with nothing to train on, none."""
-    task, crowd = experiment.task, experiment.crowd(experiment.split())
+    task, crowd = experiment.task, experiment.clients(experiment.split())
     clients = [crowd.client(crowd.trained.id(i)) for i in range(len(crowd.trained))]
-    usable = [len(task._miner(task.grounds.pool[np.unique(c.train)], task._mining).usable) for c in clients]
+    pool = task.loaded.divided.pool
+    usable = [len(task.loaded.of_client(pool[np.unique(c.train)], task.mining).usable) for c in clients]
     most = experiment.training.at_most or math.inf
     steps = [min(math.ceil(count / experiment.training.batch_size), most) for count in usable]
     return len(clients), statistics.fmean(steps)

@@ -10,13 +10,16 @@ import torch
 from places_parts.common import cpu_seconds
 from wayfare import Experiment
 from wayfare.core.seeds import rng_for
-from wayfare.data.partition.proximity import Proximity
-from wayfare.data.places import Group, PlacePhotos, text_column
-from wayfare.tasks.places import Places
-from wayfare.use.adding import add
-from wayfare.use.index import Index
-from wayfare.use.locate import locate
-from wayfare.use.model import Described, Model
+from wayfare.places.backbones import ResNet18Layer3
+from wayfare.places.data.place_photos import Group, PlacePhotos, text_column
+from wayfare.places.data.town import TownPhotos
+from wayfare.places.index import Index
+from wayfare.places.indexing import add
+from wayfare.places.locate import locate
+from wayfare.places.model import PlaceModel
+from wayfare.places.partition.proximity import Proximity
+from wayfare.places.task import Places
+from wayfare.places.trained_model import Described, TrainedPlaceModel
 
 
 def split(photos, cities=30):
@@ -44,8 +47,8 @@ def split(photos, cities=30):
 
 def locating(descriptors, folder, photos=9):
     """Milliseconds for one photo in an index of so many descriptors of 256 numbers: medians, with all threads."""
-    task = Places(town="tiny", architecture="resnet18_layer3", weights="random")
-    model = Model("speed", Experiment(task).to_toml(), task, task.network().eval())
+    task = Places(TownPhotos(size="tiny"), PlaceModel(ResNet18Layer3(), "random"))
+    model = TrainedPlaceModel("speed", Experiment(task).to_toml(), task, task.network().eval())
     rng = rng_for(0, "descriptors")
     names = text_column([f"{row}.jpg" for row in range(descriptors)])
     place = rng.uniform(0, 20_000, (descriptors, 2))
@@ -61,7 +64,7 @@ def locating(descriptors, folder, photos=9):
             yield Described(rows, found / np.linalg.norm(found, axis=1, keepdims=True), [], 0.0, 0.0)
 
     add(model, table, folder / "index", describe=described)
-    index, files = Index(folder / "index"), task._photographs()[0].paths()[: photos + 1]
+    index, files = Index(folder / "index"), task.loaded.table.paths()[: photos + 1]
     times = [locate(index, [file]).seconds for file in files][1:]  # the first one loads libraries and reads the disk
     medians = {name: 1000 * statistics.median(each[name] for each in times) for name in times[0]}
     return {"descriptors": descriptors, "threads": torch.get_num_threads(), "milliseconds": medians}

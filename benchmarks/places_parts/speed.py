@@ -1,6 +1,6 @@
 """Speed of place recognition, as ratios within one run, in CPU seconds of one thread: the machine may be busy.
 
-Maps of the frozen layers are kept by default, where they fit (`task.cache`): for small data sets, not for all of MSLS.
+Maps of the frozen layers are kept by default, where they fit (`data.cache`): for small data sets, not for all of MSLS.
 Both are measured. Mining's targets are for the default, maps that are kept; without, its shares are printed only.
 """
 
@@ -18,17 +18,23 @@ from places_parts.common import at_least, at_most, cache_in, cpu_seconds, note
 from places_parts.large import locating, split
 from wayfare import Evaluation, Experiment, Training
 from wayfare.core.bundle import Bundle
-from wayfare.core.device import seed_torch
 from wayfare.core.seeds import rng_for, seed_for
-from wayfare.data.decoded import Decoded
-from wayfare.data.partition.random import Random
-from wayfare.data.places import PlacePhotos, text_column
-from wayfare.tasks import places
-from wayfare.tasks.places import Places
-from wayfare.tasks.vpr.maps import Maps
-from wayfare.tasks.vpr.mining import Miner
+from wayfare.io.decoded import Decoded
+from wayfare.partition.random import Random
+from wayfare.places import task as places
+from wayfare.places.backbones import LiteBackbone, ResNet18Layer3
+from wayfare.places.data.place_photos import PlacePhotos, text_column
+from wayfare.places.data.town import TownPhotos
+from wayfare.places.feature_maps import FeatureMaps
+from wayfare.places.mining import PartialMiner
+from wayfare.places.model import PlaceModel
+from wayfare.places.samples import PlaceSamples
+from wayfare.places.task import Places
 
-NETWORKS = ("efficientnet_lite0", "resnet18_layer3")  # the task's default, and the paper's
+NETWORKS = {
+    "efficientnet_lite0": LiteBackbone(),
+    "resnet18_layer3": ResNet18Layer3(),
+}  # the task's default, and the paper's
 QUERIES = 1000  # what mining's defaults, a pool and a cache of 1,000, are made for
 STEP, LR = 2, 1e-5  # triplets, and the learning rate: as in the paper
 SEARCH, WHOLE = 0.02, 0.2  # of a local epoch, at most
@@ -64,22 +70,22 @@ def _client(town, queries, database):
     return table, Decoded([], images.size, np.arange(len(rows)), (), f"speed {queries} {database}", pictures)
 
 
-def _task(network, client, kept, **settings):
+def _task(network, client, kept, **mining):
     """A task on this client's photographs; `kept`: maps of the frozen layers are kept, as by default if they fit."""
-    task = Places(town="tiny", architecture=network, weights="random", l2="after", **settings)
-    task.__dict__["_loaded"] = client
+    model = PlaceModel(NETWORKS[network], "random")
+    task = Places(TownPhotos(size="tiny"), model, PartialMiner(**mining))
+    task.loaded._read = client
     net = _network(task)
     if not kept:
-        anew = Maps(net, client[1], room=0.0)
-        task.__dict__["_maps"] = lambda net, progress=None: anew
+        task.loaded._maps[net.trunk_key, "cpu"] = FeatureMaps(net, client[1], room=0.0)
     # were it the other kind, every figure would be of something else than it says
-    assert (task._maps(net)._kept is not None) == kept
+    assert (task.loaded.maps(net)._kept is not None) == kept
     return task
 
 
 def _network(task):
     """With the weights that a bench gives it: the same trunk has the same maps."""
-    seed_torch(seed_for(0, "network"), torch.device("cpu"))
+    torch.manual_seed(seed_for(0, "network"))
     return task.network()
 
 
@@ -87,16 +93,16 @@ def _network(task):
 
 
 def embedding(town, network, repeats):
-    """The speed of `describe` and `_embed` beside a plain loop with the same network, pictures and batches."""
+    """The speed of `describe` and `embed` beside a plain loop with the same network, pictures and batches."""
     client = _client(town, 100, 100)
     images, rows = client[1].rows, np.arange(places._SCAN)
     anew, kept = (_task(network, client, how) for how in (False, True))
     net = _network(anew).eval()
     often = np.tile(rows, 4)  # with maps it is so much quicker that there must be more of them
-    maps = kept._maps(net)._kept
-    ours = {"describe": lambda: anew.describe(net, images[rows]), "maps anew": lambda: anew._embed(net, rows)}
+    maps = kept.loaded.maps(net)._kept
+    ours = {"describe": lambda: anew.describe(net, images[rows]), "maps anew": lambda: anew.embed(net, rows)}
     found = _beside(ours, lambda: _plain_embedding(net, images[rows]), repeats)
-    ours = {"maps kept": lambda: kept._embed(net, often)}
+    ours = {"maps kept": lambda: kept.embed(net, often)}
     return found | _beside(ours, lambda: _plain_embedding(net, maps, often), repeats)
 
 
@@ -134,18 +140,18 @@ class Plain:
     def __init__(self, task, weights):
         self.task, self.net, self.losses = task, _network(task), []
         self.net.load_state_dict(weights)
-        self.kept, self.images = task._maps(self.net)._kept, task._photographs()[1].rows
+        self.kept, self.images = task.loaded.maps(self.net)._kept, task.loaded.images.rows
         self.optimizer = torch.optim.Adam([p for p in self.net.parameters() if p.requires_grad], LR)
         self.net.train()
 
     def step(self, rows):
         part = torch.from_numpy((self.images if self.kept is None else self.kept)[rows]).permute(0, 3, 1, 2)
         found = self.net(part.float() / 255) if self.kept is None else self.net.head(part)
-        queries = len(rows) // (2 + self.task.negatives)
+        queries = len(rows) // (2 + self.task.mining.negatives)
         query, positive, rest = found[:queries], found[queries : 2 * queries], found[2 * queries :]
         near = (query - positive).pow(2).sum(1, keepdim=True)
         far = (query[:, None] - rest.view(queries, -1, found.shape[1])).pow(2).sum(2)
-        loss = (near - far + self.task.margin).clamp(min=0).mean()
+        loss = (near - far + self.task.loss.margin).clamp(min=0).mean()
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
@@ -161,21 +167,21 @@ class Watched:
     def __init__(self, task, steps=0, beside=False):
         training = Training(batch_size=STEP, optimizer="adam", lr=LR, at_most=steps)
         experiment = Experiment(task, Random(1), training=training, evaluation=Evaluation(holdout=0.0, clients=0))
-        self.spent = {"mine": 0.0, "_miner": 0.0, "_embed": 0.0, "plain": 0.0}
+        self.spent = {"mine": 0.0, "of_client": 0.0, "embed": 0.0, "plain": 0.0}
         with TemporaryDirectory() as folder, ExitStack() as stack:
             bench = experiment.bench(Path(folder))
             device, net = bench.device("c0", 1, 0), bench.net(0)
-            task._maps(net)  # made, or kept, once for all rounds: no part of an epoch
-            self.queries = len(task._miner(task.grounds.pool, task._mining).usable)
-            for owner, name in ((Miner, "mine"), (Places, "_miner"), (Places, "_embed")):
+            task.loaded.maps(net)  # made, or kept, once for all rounds: no part of an epoch
+            self.queries = len(task.loaded.of_client(task.loaded.divided.pool, task.mining).usable)
+            for owner, name in ((PartialMiner, "mine"), (PlaceSamples, "of_client"), (Places, "embed")):
                 stack.enter_context(patch.object(owner, name, self._timed(name, getattr(owner, name))))
             plain = Plain(task, net.state_dict()) if beside else None
             if plain:
                 stack.enter_context(patch.object(Places, "_inputs", self._after(plain.step, Places._inputs)))
             total, result = cpu_seconds(lambda: device.train(net, Bundle()))
         self.steps = result["steps"]
-        self.mining = self.spent["mine"] + self.spent["_miner"]
-        self.search = self.mining - self.spent["_embed"]
+        self.mining = self.spent["mine"] + self.spent["of_client"]
+        self.search = self.mining - self.spent["embed"]
         self.stepping = total - self.mining - self.spent["plain"]
         # as it would go on: one cache of mining, and all its steps
         self.epoch = self.mining + self.stepping * (self.queries / STEP) / self.steps
@@ -203,7 +209,7 @@ def training(town, network, steps, repeats):
     client = _client(town, STEP * steps, STEP * steps)
     found = {}
     for kept in (False, True):
-        task = _task(network, client, kept, negative_pool=50)
+        task = _task(network, client, kept, pool=50)
         runs = [Watched(task, beside=True) for _ in range(repeats)]
         found["maps kept" if kept else "maps anew"] = {
             "ratio": statistics.median(run.spent["plain"] / run.stepping for run in runs),
@@ -217,7 +223,7 @@ def mining(town, network, queries, database, steps):
     client = _client(town, queries, database)
     found = {}
     for kept in (False, True):
-        epoch = Watched(_task(network, client, kept, negative_pool=queries, refresh=queries), steps)
+        epoch = Watched(_task(network, client, kept, pool=queries, refresh=queries), steps)
         found["maps kept" if kept else "maps anew"] = {
             "search": epoch.search / epoch.epoch, "whole": epoch.mining / epoch.epoch, "seconds": epoch.epoch,
             "steps_timed": epoch.steps, "queries": epoch.queries,
@@ -238,10 +244,11 @@ def speed(quick, out):
     note.print("measured: locating", highlight=False)
     figures["split"] = split(1_600_000)
     note.print("measured: the proximity split", highlight=False)
-    town = Places(town="tiny")._photographs()
+    samples = PlaceSamples(TownPhotos(size="tiny"))
+    town = samples.table, samples.images
     torch.set_num_threads(1)
     try:
-        for network in NETWORKS[:1] if quick else NETWORKS:
+        for network in list(NETWORKS)[: 1 if quick else None]:
             with TemporaryDirectory(dir=out) as place, cache_in(place):
                 figures["networks"][network] = {
                     "embedding": embedding(town, network, batches),

@@ -8,12 +8,12 @@ import numpy as np
 from rich.table import Table
 
 from places_parts.common import note, play
-from wayfare.errors import WayfareError
-from wayfare.use.adding import add
-from wayfare.use.confidence import calibrate
-from wayfare.use.index import Index
-from wayfare.use.locate import curve, locate
-from wayfare.use.model import load_model
+from wayfare.core.errors import WayfareError
+from wayfare.places.calibration import calibrate
+from wayfare.places.index import Index
+from wayfare.places.indexing import add
+from wayfare.places.locate import curve, locate
+from wayfare.places.trained_model import load_model
 
 POINTS = 10  # of the curve that are shown
 
@@ -32,13 +32,13 @@ def _in_city(record):
     A place counts as known if the index has a photograph of it within the task's radius.
     """
     model = load_model(record.path)
-    grounds = model.task.grounds
-    east = grounds.photos.easting[grounds.test_database]
-    western = grounds.test_database[east <= (east.min() + east.max()) / 2]
-    asked = grounds.photos.take(grounds.test_queries)
+    divided = model.task.loaded.divided
+    east = divided.photos.easting[divided.test_database]
+    western = divided.test_database[east <= (east.min() + east.max()) / 2]
+    asked = divided.photos.take(divided.test_queries)
     with TemporaryDirectory() as place:
         note.print("indexing half of the city, asking with all of it", highlight=False)
-        add(model, grounds.photos.take(western), Path(place, "index"), lambda: calibrate(model, record.path))
+        add(model, divided.photos.take(western), Path(place, "index"), lambda: calibrate(model, record.path))
         index = Index(Path(place, "index"))
         located = locate(index, asked.paths())
         found = curve(index, located.answers, asked)
@@ -52,10 +52,10 @@ def _in_city(record):
         ],
     }  # fmt: skip
     if located.threshold is not None:
-        there, absent = found.refused(located.threshold)
+        present, absent = found.refused(located.threshold)
         accepted = found.confidence >= located.threshold
         figures |= {
-            "known_called_unknown": there, "unknown_called_unknown": absent,
+            "known_called_unknown": present, "unknown_called_unknown": absent,
             "accepted_right": float(found.right[accepted].mean()) if accepted.any() else None,
         }  # fmt: skip
     return figures

@@ -23,12 +23,12 @@ import numpy as np
 from rich.table import Table
 
 from wayfare.core.seeds import rng_for
-from wayfare.data import psg
-from wayfare.data.findings import Problems
-from wayfare.data.scene_graphs import SceneGraphs
-from wayfare.tasks.sgg import frequency
-from wayfare.tasks.sgg.pairs import all_pairs
-from wayfare.tasks.sgg.recall import CUTOFFS, ranked, tally
+from wayfare.io.findings import Problems
+from wayfare.scenes import frequency
+from wayfare.scenes.data import psg
+from wayfare.scenes.data.scene_graphs import SceneGraphs
+from wayfare.scenes.pairs import all_pairs
+from wayfare.scenes.recall import CUTOFFS, ranked, tally
 
 SHARED = Path(os.environ.get("WAYFARE_SHARED") or Path(__file__).parents[3] / "shared") / "data" / "scenes"
 IMAGES, QUICK_IMAGES, LEAST = 2000, 300, 10.0

@@ -25,11 +25,13 @@ from scenes_parts.metrics import SHARED
 from wayfare import Experiment, Training
 from wayfare.core.bundle import Bundle
 from wayfare.core.seeds import rng_for
-from wayfare.data.partition.random import Random
-from wayfare.data.partition.semantic import Semantic
-from wayfare.tasks.scenes import Scenes
+from wayfare.partition.random import Random
+from wayfare.partition.semantic import Semantic
+from wayfare.scenes.data.scene_data import PsgScenes, TownScenes
+from wayfare.scenes.models import GPSNetModel, ImpModel, MotifsModel, VCTreeModel
+from wayfare.scenes.task import Scenes
 
-HEADS = ("imp", "motifs", "vctree", "gpsnet")
+HEADS = {"imp": ImpModel, "motifs": MotifsModel, "vctree": VCTreeModel, "gpsnet": GPSNetModel}
 PICTURES, JUDGED, QUICK_JUDGED, TURNS, QUICK_TURNS = 160, 2000, 300, 21, 9
 LEAST, MOST_SECONDS, MOST_PREPARING = 0.9, 15.0, 0.1
 TRAINING = Training(batch_size=16, lr=0.02, momentum=0.9, weight_decay=1e-4, clip=35.0)
@@ -39,14 +41,13 @@ def whole_task():
     """The real pictures with their super-classes, or the town's; and whether they are real."""
     file, groups = SHARED / "psg_union_24378.json.gz", SHARED / "word_categorized.json"
     real = file.is_file() and groups.is_file()
-    return (Scenes(path=str(file), super_classes=str(groups)) if real else Scenes(test=100)), real
+    data = PsgScenes(path=str(file), super_classes=str(groups)) if real else TownScenes(test=100)
+    return Scenes(data=data), real
 
 
 def with_head(task, head):
-    """The same task with another head; what was read from files is not read again."""
-    other = replace(task, head=head)
-    vars(other).update({name: vars(task)[name] for name in ("_whole", "_pools") if name in vars(task)})
-    return other
+    """The same task with another head."""
+    return replace(task, model=HEADS[head]())
 
 
 # ---- training
@@ -133,7 +134,7 @@ def judging(task, quick):
 
 def clusters(task):
     """CPU seconds of tensors and of K-means, of all pictures to train on."""
-    tensors, found = _timed(lambda: task.categories)
+    tensors, found = _timed(lambda: task.source("categories"))
     means, _ = _timed(lambda: Semantic(100).find(found, 0))
     return {"pictures": task.samples, "tensors": tensors, "k_means": means, "seconds": tensors + means}
 
@@ -146,7 +147,7 @@ def measure(quick):
     torch.set_num_threads(1)
     try:
         task, real = whole_task()
-        whole = replace(task, test=1)  # all pictures but one
+        whole = replace(task, data=replace(task.data, test=1))  # all pictures but one
         found = {"clusters": clusters(whole if real else task), "training": training(task, quick)}
         return {"data": "real annotations" if real else "the town", **found, "judging": judging(task, quick)}
     finally:

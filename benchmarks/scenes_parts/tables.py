@@ -14,7 +14,8 @@ from rich.table import Table
 
 from places_parts import common
 from scenes_parts.metrics import SHARED
-from wayfare.cli.reproduce import Scale, read_plan
+from wayfare.papers.paper import Scale
+from wayfare.papers.plan import read_plan
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes" / "psg"
 HEADS = {"imp": "IMP", "motifs": "MOTIFS", "vctree": "VCTree", "gpsnet": "GPS-Net"}
@@ -35,7 +36,7 @@ def experiments(quick, seeds):
     data = None if quick else SHARED / "psg_union_24378.json.gz"
     changes = {"partition.clients": 100, "partition.centroids": "paper"}
     if quick:
-        changes = {"task.town": "tiny", "task.test": 20, "partition.clients": 5, "rounds": 2}
+        changes = {"data.size": "tiny", "data.test": 20, "partition.clients": 5, "rounds": 2}
     cells = {}
     for recipe in ("table1", "table2"):
         cells |= read_plan(RECIPES / f"{recipe}.toml", Scale.small, data, changes).experiments
@@ -44,7 +45,9 @@ def experiments(quick, seeds):
     for head in HEADS:
         if head != "imp" and f"{head}-cl" in cells:  # IMP has no such part
             plain = cells[f"{head}-cl"]
-            cells[f"{head}-{BIASED}"] = replace(plain, task=replace(plain.task, frequency_bias=True))
+            cells[f"{head}-{BIASED}"] = replace(
+                plain, task=replace(plain.task, model=replace(plain.task.model, frequency_bias=True))
+            )
     return {f"{name}/seed-{s}": e.with_seed(s) for s in range(seeds) for name, e in cells.items()}
 
 

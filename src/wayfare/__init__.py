@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from wayfare.core.bundle import Bundle as Bundle
+    from wayfare.core.errors import WayfareError as WayfareError
+    from wayfare.core.protocols import Evaluation as Evaluation
     from wayfare.core.protocols import Policy as Policy
     from wayfare.core.protocols import Training as Training
-    from wayfare.errors import WayfareError as WayfareError
-    from wayfare.experiment import Evaluation as Evaluation
     from wayfare.experiment import Experiment as Experiment
     from wayfare.runner import resume as resume
     from wayfare.runner import run as run
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Bundle": "wayfare.core.bundle",
-    "Evaluation": "wayfare.experiment",
+    "Evaluation": "wayfare.core.protocols",
     "Experiment": "wayfare.experiment",
     "Policy": "wayfare.core.protocols",
     "Training": "wayfare.core.protocols",
-    "WayfareError": "wayfare.errors",
+    "WayfareError": "wayfare.core.errors",
     "check_strategy": "wayfare.testing",
     "check_task": "wayfare.testing",
     "resume": "wayfare.runner",

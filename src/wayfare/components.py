@@ -9,36 +9,53 @@ import operator
 import pkgutil
 import sys
 import typing
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from wayfare.errors import ConfigError, suggestion, unknown
+from wayfare.core.errors import ConfigError, suggestion, unknown
 
-# kind -> (package, what a class of that kind can do)
-KINDS = {
-    "task": ("wayfare.tasks", "steps"),
-    "strategy": ("wayfare.strategies", "merge"),
-    "topology": ("wayfare.topologies", "play"),
-    "exchange": ("wayfare.policies", "wants"),
-    "partition": ("wayfare.data.partition", "__call__"),
-    "engine": ("wayfare.engines", "call"),
+# what a class of each kind can do
+ABILITIES = {
+    "task": "steps",
+    "strategy": "merge",
+    "topology": "rounds",
+    "exchange": "decide",
+    "partition": "__call__",
+    "engine": "call",
+}
+# packages in which a file is named after the one class in it: a new file there needs no entry anywhere
+PACKAGES = {
+    "strategy": ("wayfare.strategies",),
+    "topology": ("wayfare.topologies",),
+    "exchange": ("wayfare.encounters.policies",),
+    "partition": ("wayfare.partition", "wayfare.places.partition"),
+}
+# the rest, by name
+NAMED = {
+    "task": {
+        "places": "wayfare.places.task:Places",
+        "objects": "wayfare.objects.task:Objects",
+        "scenes": "wayfare.scenes.task:Scenes",
+        "hashing": "wayfare.hashing.task:Hashing",
+        "attributes": "wayfare.attributes.task:Attributes",
+    },
+    "topology": {"encounters": "wayfare.encounters.topology:Encounters"},
+    "engine": {
+        "local": "wayfare.engines.local:Local",
+        "pool": "wayfare.engines.pool.engine:Pool",
+        "flower": "wayfare.engines.flower.engine:Flower",
+    },
 }
 
 
 def find(kind: str, name: str) -> type[Any]:
     """The class of this kind and name."""
-    package, ability = KINDS[kind]
+    ability = ABILITIES[kind]
     if ":" in name:
-        module_name, _, attribute = name.partition(":")
-        if (here := str(Path.cwd())) not in sys.path:
-            sys.path.append(here)  # last, so that it hides no module of ours or of a library
-        try:
-            found = operator.attrgetter(attribute)(importlib.import_module(module_name))
-        except (ImportError, AttributeError, ValueError, TypeError) as error:
-            raise ConfigError(f"{kind} {name!r} cannot be imported: {error}") from error
+        found = own_class(kind, name)
     else:
-        found = _in_module(f"{package}.{name}", ability) if name.isidentifier() else None
+        found = _ours(kind, name) if name.isidentifier() else None
         if found is None:
             raise ConfigError(f"{unknown(kind, name, names(kind))}, or package.module:Name of your own")
     if not (isinstance(found, type) and ability in dir(found)):
@@ -50,9 +67,34 @@ def find(kind: str, name: str) -> type[Any]:
 
 def names(kind: str) -> list[str]:
     """Everything of this kind that comes with Wayfare."""
-    package, ability = KINDS[kind]
-    modules = pkgutil.iter_modules(importlib.import_module(package).__path__)
-    return sorted(m.name for m in modules if not m.ispkg and _in_module(f"{package}.{m.name}", ability))
+    found = set(NAMED.get(kind, {}))
+    for package in PACKAGES.get(kind, ()):
+        modules = pkgutil.iter_modules(importlib.import_module(package).__path__)
+        found |= {m.name for m in modules if not m.ispkg and _in_module(f"{package}.{m.name}", ABILITIES[kind])}
+    return sorted(found)
+
+
+def own_class(kind: str, name: str) -> Any:
+    """What `package.module:Name` names."""
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)  # last, so that it hides no module of ours or of a library
+    try:
+        return _imported(name)
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
+        raise ConfigError(f"{kind} {name!r} cannot be imported: {error}") from error
+
+
+def _imported(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    return operator.attrgetter(attribute)(importlib.import_module(module))
+
+
+def _ours(kind: str, name: str) -> type[Any] | None:
+    if where := NAMED.get(kind, {}).get(name):
+        found: type[Any] = _imported(where)
+        return found
+    modules = (_in_module(f"{package}.{name}", ABILITIES[kind]) for package in PACKAGES.get(kind, ()))
+    return next((found for found in modules if found), None)
 
 
 def _in_module(path: str, ability: str) -> type[Any] | None:
@@ -64,34 +106,97 @@ def _in_module(path: str, ability: str) -> type[Any] | None:
             return None
         raise
     for attribute, value in vars(module).items():
-        if attribute.lower() == path.rpartition(".")[2] and isinstance(value, type) and ability in dir(value):
-            own = dataclasses.is_dataclass(value) or ability == "call"
-            return value if own else None
+        named = attribute.lower() == path.rpartition(".")[2] and isinstance(value, type) and ability in dir(value)
+        if named and dataclasses.is_dataclass(value) and isinstance(value, type):
+            return value
     return None
 
 
 def name_of(kind: str, component: object) -> str:
     """The name under which `find` gives this component's class."""
     cls = type(component)
-    package, module = KINDS[kind][0], cls.__module__
-    short = module.removeprefix(package + ".")
-    return short if module == f"{package}.{short}" and cls.__name__.lower() == short else f"{module}:{cls.__qualname__}"
+    full = f"{cls.__module__}:{cls.__qualname__}"
+    named = {where: name for name, where in NAMED.get(kind, {}).items()}
+    package, _, file = cls.__module__.rpartition(".")
+    if package in PACKAGES.get(kind, ()) and cls.__name__.lower() == file:
+        return file
+    return named.get(full, full)
 
 
-def build(cls: type[Any], settings: dict[str, Any], where: str, others: Collection[str] = ()) -> Any:
-    """A dataclass from a table of settings; unknown and ill-typed ones are refused. `others` may stand beside them."""
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A setting that is a part with settings of its own, chosen by name."""
+
+    kind: str  # what messages call it: "data", "model", "loss"
+    default: str
+    known: Mapping[str, str]  # name -> module:Class
+
+    def find(self, name: str, where: str) -> type[Any]:
+        """The class of this name; also `package.module:Name` of the user's own."""
+        if ":" not in name and name not in self.known:
+            raise ConfigError(f"{unknown(self.kind, name, self.known, where)}, or package.module:Name of your own")
+        found = own_class(self.kind, name) if ":" in name else _imported(self.known[name])
+        if not (isinstance(found, type) and dataclasses.is_dataclass(found)):
+            raise ConfigError(f"{where}: {name!r} must be a dataclass: its fields are the settings")
+        return found
+
+    def name_of(self, value: object) -> str:
+        """The name under which `find` gives the class of this value."""
+        full = f"{type(value).__module__}:{type(value).__qualname__}"
+        return next((name for name, where in self.known.items() if where == full), full)
+
+
+def part(kind: str, default: str, known: Mapping[str, str]) -> Any:
+    """A dataclass field that holds a part: `loss: Loss = part("loss", "triplet", {"triplet": "my.losses:Triplet"})`."""
+    chosen = Part(kind, default, known)
+    return dataclasses.field(default_factory=lambda: chosen.find(default, kind)(), metadata={"part": chosen})
+
+
+def parts_of(cls: type[Any]) -> dict[str, Part]:
+    """The settings of a class that are parts."""
+    return {field.name: field.metadata["part"] for field in dataclasses.fields(cls) if "part" in field.metadata}
+
+
+_SECTIONS = ("data", "model")  # parts of a task that have a table of their own in a recipe
+
+
+def build(
+    cls: type[Any],
+    settings: dict[str, Any],
+    where: str,
+    others: Collection[str] = (),
+    moved: Mapping[str, str] | None = None,
+) -> Any:
+    """A dataclass from a table of settings; unknown and ill-typed ones are refused.
+
+    `others` may stand beside them; `moved` says where settings of earlier versions are now.
+    """
     fields = {field.name for field in dataclasses.fields(cls) if field.init}
-    hints = typing.get_type_hints(cls)
-    values = {}
+    hints, parts, values = typing.get_type_hints(cls), parts_of(cls), {}
     for key, value in settings.items():
+        if moved and key in moved:
+            raise ConfigError(f"{where.partition(' ')[0]}.{key} has moved: it is {moved[key]} now")
         if key not in fields:
             raise unknown("setting", key, {*fields, *others}, where)
-        values[key] = _typed(hints[key], value, f"{where}.{key}")
+        place = key if where.startswith("task ") and key in _SECTIONS else f"{where}.{key}"
+        values[key] = _part(parts[key], value, place) if key in parts else _typed(hints[key], value, place)
     try:
         return cls(**values)
     except TypeError as error:
         missing = [f.name for f in dataclasses.fields(cls) if f.init and _required(f) and f.name not in values]
         raise ConfigError(f"{where}: {', '.join(missing)} must be given" if missing else f"{where}: {error}") from error
+
+
+def _part(part: Part, value: Any, where: str) -> Any:
+    """A part from its name, or from a table with `name` and its settings."""
+    table = {"name": value} if isinstance(value, str) else value
+    if not isinstance(table, dict):
+        raise ConfigError(f"{where} = {value!r}: expected a name, or a table [{where}] with a name")
+    settings = dict(table)
+    name = settings.pop("name", part.default)
+    if not isinstance(name, str):
+        raise ConfigError(f"{where}.name = {name!r}: expected a name")
+    return build(part.find(name, where), settings, where, ("name",))
 
 
 def _required(field: dataclasses.Field[Any]) -> bool:
@@ -102,7 +207,7 @@ def _typed(hint: Any, value: Any, where: str) -> Any:
     from pydantic import ConfigDict, TypeAdapter, ValidationError  # a fifth of a second that the first round can wait
 
     if isinstance(value, bool) and hint in (int, float):
-        raise ConfigError(f"{where} = {str(value).lower()}: a number is wanted")
+        raise ConfigError(f"{where} = {str(value).lower()}: expected a number")
     if isinstance(value, list):
         value = tuple(value)
     try:
@@ -118,22 +223,36 @@ def _is_choice(hint: Any) -> bool:
 
 
 def settings_of(component: object) -> dict[str, Any]:
-    """A component's settings as TOML can hold them."""
-    return {
-        field.name: list(value) if isinstance(value, tuple) else value
-        for field in dataclasses.fields(component)  # type: ignore[arg-type]
-        if field.init and (value := getattr(component, field.name)) is not None
-    }
+    """A component's settings as TOML can hold them; a part is its name, or a table if it has settings."""
+    found: dict[str, Any] = {}
+    for field, value in _given(component):
+        if "part" in field.metadata:
+            table = {"name": field.metadata["part"].name_of(value), **settings_of(value)}
+            value = table if len(table) > 1 else table["name"]
+        found[field.name] = list(value) if isinstance(value, tuple) else value
+    return found
 
 
 def chosen_settings(component: object) -> dict[str, Any]:
-    """Those of them that are not as by default."""
-    fields = {field.name: field for field in dataclasses.fields(component)}  # type: ignore[arg-type]
-    return {
-        key: value
-        for key, value in settings_of(component).items()
-        if _required(fields[key]) or getattr(component, key) != _default(fields[key])
-    }
+    """Those of them that are not as by default, with dotted keys."""
+    found: dict[str, Any] = {}
+    for field, value in _given(component):
+        if "part" in field.metadata:
+            part = field.metadata["part"]
+            found |= {f"{field.name}.{key}": each for key, each in chosen_settings(value).items()}
+            if part.name_of(value) != part.default:
+                found[f"{field.name}.name"] = part.name_of(value)
+        elif _required(field) or value != _default(field):
+            found[field.name] = list(value) if isinstance(value, tuple) else value
+    return found
+
+
+def _given(component: object) -> Iterator[tuple[dataclasses.Field[Any], Any]]:
+    """The settings of a component that have a value: TOML cannot say that there is none."""
+    for field in dataclasses.fields(component):  # type: ignore[arg-type]
+        value = getattr(component, field.name)
+        if field.init and value is not None:
+            yield field, value
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:

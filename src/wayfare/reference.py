@@ -23,26 +23,27 @@ import typer
 
 from wayfare.cli import app
 from wayfare.cli.help import EXAMPLES, HEADINGS
-from wayfare.components import find, name_of, names
-from wayfare.core.protocols import Policy, Training
-from wayfare.experiment import Evaluation, Experiment
+from wayfare.components import Part, find, name_of, names, parts_of
+from wayfare.core.protocols import Evaluation, Policy, Training
+from wayfare.experiment import Experiment
+from wayfare.recipe import OF_TASK
 
 _NOTE = "<!-- Written by `make docs` from the code. Do not edit. -->"
 _MARKS = "<!-- settings: begin -->", "<!-- settings: end -->"
 _PLAIN = {  # keys that stand outside all tables
-    "name": "of the experiment; by default that of its file",
-    "rounds": "rounds of federation; 0 with the topology `encounters`: all there are",
-    "seed": "all random numbers come from it",
+    "name": "of the experiment; by default the name of its file",
+    "rounds": "rounds of federation; with the topology `encounters`, 0 means all of them",
+    "seed": "of all random numbers",
     "device": "`auto`, `cpu`, `cuda` or `cuda:1`: where torch computes",
-    "base": "another recipe beside this one, from which this one says what differs",
-    "about": "one sentence, which `wayfare list recipes` shows",
+    "base": "another recipe in the same folder; this one then lists only what differs",
+    "about": "one sentence, shown by `wayfare list recipes`",
 }
 _TABLES = {
     "task": "What is learnt from which data.",
     "partition": "Who has which samples.",
     "strategy": "The federated algorithm: see [strategies.md](strategies.md).",
     "topology": "Who talks to whom.",
-    "exchange": "Whom a device asks that meets others: for the topology `encounters`.",
+    "exchange": "Which models a device takes from those it meets: for the topology `encounters`.",
 }
 
 
@@ -68,7 +69,8 @@ def command_page() -> str:
         "",
         _NOTE,
         "",
-        "Every command has `--help`. With `--json` one JSON object is on standard output, the rest on standard error.",
+        "Every command has `--help`. With `--json` the result is one JSON object on standard output; messages go to",
+        "standard error.",
         "Exit status: 0 done, 1 failed, 2 wrong use, 130 interrupted.",
         "",
     ]
@@ -140,10 +142,10 @@ def settings_page() -> str:
         "",
         _NOTE,
         "",
-        "A recipe is a TOML file. Every key has a default but those marked *needed*; an unknown key is an error that",
-        "lists the known ones. On the command line the same keys are written with dots: `--set training.lr=0.1`.",
-        "`[cells]`, `[paper]` and `[small]`, which only `wayfare reproduce` reads, are in",
-        "[reproducing.md](reproducing.md).",
+        "A recipe is a TOML file. Every key has a default except those marked *needed*; an unknown key is an error",
+        "that lists the known ones. On the command line the same keys are written with dots: `--set training.lr=0.1`.",
+        "`[data]` and `[model]` are listed with the task that they belong to. `[cells]`, `[paper]` and `[small]`,",
+        "which only `wayfare reproduce` reads, are in [reproducing.md](reproducing.md).",
         "",
         "## Outside all tables",
         "",
@@ -157,7 +159,7 @@ def settings_page() -> str:
     for section, cls in (("training", Training), ("evaluation", Evaluation), ("policy", Policy)):
         lines += ["", f"## [{section}]", "", _first(cls), "", *_settings(cls)]
     for kind, what in _TABLES.items():
-        lines += ["", f"## [{kind}]", "", f"{what} `name` says which; the other keys are its own.", ""]
+        lines += ["", f"## [{kind}]", "", f"{what} `name` chooses one; the other keys are its settings.", ""]
         standard = name_of(kind, getattr(Experiment(), kind)) if kind != "exchange" else "fedtour"
         lines.append(f"`name` = one of {', '.join(f'`{name}`' for name in names(kind))}, or `package.module:Name` of")
         lines.append(f"your own; by default `{standard}`.")
@@ -165,7 +167,25 @@ def settings_page() -> str:
             cls = find(kind, name)
             lines += ["", f"### {kind} {name}", "", f"{_first(sys.modules[cls.__module__], cls)} (`{_file(cls)}`)", ""]
             lines += _settings(cls)
+            for key, part in parts_of(cls).items():
+                lines += _part(f"{kind} {name}", key if key in OF_TASK else f"{kind}.{key}", part)
     return "\n".join(lines) + "\n"
+
+
+def _part(owner: str, table: str, part: Part) -> list[str]:
+    """A setting that is a part with settings of its own: each class that it can be, and their own parts."""
+    lines = ["", f"#### {owner}: [{table}]", ""]
+    lines.append(
+        f"`name` = one of {', '.join(f'`{name}`' for name in part.known)}, or `package.module:Name` of your own;"
+    )
+    lines.append(f"by default `{part.default}`.")
+    below: list[str] = []
+    for name in part.known:
+        cls = part.find(name, table)
+        lines += ["", f"`{name}`: {_first(cls, sys.modules[cls.__module__])} (`{_file(cls)}`)", "", *_settings(cls)]
+        for key, inner in parts_of(cls).items():
+            below += _part(f"{owner}, {name}", f"{table}.{key}", inner)
+    return lines + below
 
 
 def strategy_table() -> str:
@@ -187,10 +207,19 @@ def _settings(cls: type[Any]) -> list[str]:
     said, hints = comments(cls), typing.get_type_hints(cls)
     lines = ["| key | default | values | |", "|---|---|---|---|"]
     for field in fields:
-        special = {dataclasses.MISSING: "needed", None: "–"}
-        default = special[field.default] if field.default in special else f"`{_toml(field.default)}`"
-        lines.append(f"| `{field.name}` | {default} | {_type(hints[field.name])} | {_cell(said.get(field.name, ''))} |")
+        part: Part | None = field.metadata.get("part")
+        values = _type(hints[field.name]) if part is None else "a name, or a table"
+        default = _default_of(field) if part is None else f'`"{part.default}"`'
+        lines.append(f"| `{field.name}` | {default} | {values} | {_cell(said.get(field.name, ''))} |")
     return lines
+
+
+def _default_of(field: dataclasses.Field[Any]) -> str:
+    if field.default_factory is not dataclasses.MISSING:
+        return f"`{_toml(field.default_factory())}`"
+    if field.default is dataclasses.MISSING:
+        return "needed"
+    return "–" if field.default is None else f"`{_toml(field.default)}`"
 
 
 def comments(cls: type[Any]) -> dict[str, str]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import platform
+import statistics
 import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -22,17 +22,20 @@ from typing import Any
 import numpy as np
 import torch
 
+from wayfare.clients import Clients
 from wayfare.core.bundle import Bundle, digest
 from wayfare.core.device import Bench
+from wayfare.core.errors import ConfigError, DataError, DeviceError, QuorumError, StoreError, WayfareError
 from wayfare.core.federation import Federation, Round
+from wayfare.core.protocols import Engine, Population
 from wayfare.core.store import Store
-from wayfare.core.traffic import Traffic
-from wayfare.data.partition.heterogeneity import counts, describe
-from wayfare.data.partition.split import Population, load_split
-from wayfare.errors import ConfigError, DataError, DeviceError, QuorumError, StoreError, suggestion
-from wayfare.experiment import Crowd, Experiment, flatten
-from wayfare.machine import opened
-from wayfare.reports.record import less_is_better
+from wayfare.engines import open_engine
+from wayfare.evaluation import Evaluator, best_round, improves, is_patience_over
+from wayfare.experiment import Experiment
+from wayfare.partition.split import load_split
+from wayfare.partition.summary import summarise_split
+from wayfare.recipe import flatten
+from wayfare.report import write_report
 from wayfare.tracking import Tracker, trackers
 
 # hears ("rounds", {...}), ("round", line), ("device", {...}), ("warning", {...}), ("preparing", {...})
@@ -40,13 +43,17 @@ Listener = Callable[[str, dict[str, Any]], None]
 _HOW_FAR = ("text", "done", "total")
 
 
+def silent(event: str, data: dict[str, Any]) -> None:
+    """A listener that keeps quiet."""
+
+
 def run(
     experiment: Experiment,
     out: Path | str,
-    engine: str | Any = "auto",
+    engine: str | Engine = "auto",
     workers: int = 0,
     track: Sequence[str] = (),
-    listen: Listener = lambda event, data: None,
+    listen: Listener = silent,
 ) -> dict[str, Any]:
     """Run an experiment into a new folder; returns the summary."""
     folder = Path(out)
@@ -61,11 +68,11 @@ def run(
 
 def resume(
     out: Path | str,
-    engine: str | Any = "auto",
+    engine: str | Engine = "auto",
     workers: int = 0,
     track: Sequence[str] = (),
     rounds: int | None = None,
-    listen: Listener = lambda event, data: None,
+    listen: Listener = silent,
 ) -> dict[str, Any]:
     """Continue a run where it stopped; with `rounds`, up to a new total."""
     folder = Path(out)
@@ -82,6 +89,71 @@ def resume(
         return _Run(Experiment.from_table(table), store, listen).go(engine, workers, track)
 
 
+def run_all(
+    experiments: Mapping[str, Experiment],
+    out: Path | str,
+    engine: str | Engine = "auto",
+    workers: int = 0,
+    *,
+    track: Sequence[str] = (),
+    listen: Listener = silent,
+    failed: Callable[[str, WayfareError], None] | None = None,
+) -> list[dict[str, Any]]:
+    """Run experiments one after another, each in a folder of its name below `out`; returns their summaries.
+
+    What is finished is left as it is, and what was interrupted continues. Beside the events of each run, `listen` hears
+    ("experiment", {"number", "total", "name", "rounds", "waiting"}) before it and ("finished", its summary) after it.
+    With `failed`, an experiment that fails through a fault of its own is reported to it and the others go on.
+    """
+    folder, summaries, task = Path(out), [], None
+    with open_engine(engine, workers) as machine:
+        for number, (name, experiment) in enumerate(experiments.items(), start=1):
+            place = folder / name
+            waiting = sum(not (folder / later / "summary.json").exists() for later in list(experiments)[number:])
+            about = {"number": number, "total": len(experiments), "name": name}
+            listen("experiment", {**about, "rounds": experiment.rounds, "waiting": waiting})
+            begun = (place / "experiment.toml").exists()
+            if begun:
+                _check_same(experiment, place)
+            try:
+                if begun:
+                    summary = resume(place, machine, track=track, listen=listen)
+                else:
+                    # of a copy, which goes with the data that it reads; `experiments` stay until the last has run
+                    copy = Experiment.from_toml(experiment.to_toml())
+                    task = task if task == copy.task else copy.task
+                    summary = run(replace(copy, task=task), place, machine, track=track, listen=listen)
+            except (ConfigError, DataError, DeviceError, QuorumError) as error:
+                if failed is None:
+                    raise
+                failed(name, error)
+                continue
+            write_report(place)
+            summaries.append(summary)
+            listen("finished", summary)
+    return summaries
+
+
+def _check_same(experiment: Experiment, place: Path) -> None:
+    if not experiment.is_in((place / "experiment.toml").read_text(encoding="utf-8")):
+        raise ConfigError(f"{place} holds a run with other settings: remove it, or choose another --out")
+
+
+def over_seeds(folder: Path, summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One result for several seeds: means, with the standard deviation beside them."""
+    names = summaries[0]["metrics"]
+    columns = {name: [summary["metrics"][name] for summary in summaries] for name in names}
+    return {
+        "run": str(folder),
+        "rounds": summaries[0]["rounds"],
+        "metrics": {name: statistics.fmean(values) for name, values in columns.items()},
+        "sd": {name: statistics.stdev(values) for name, values in columns.items()},
+        "model_sha256": [summary["model_sha256"] for summary in summaries],
+        **{key: sum(s[key] for s in summaries) for key in ("seconds", "bytes_up", "bytes_down", "refused", "cold")},
+        "runs": list(summaries),
+    }
+
+
 class _Run:
     """One run of one experiment in one folder."""
 
@@ -92,7 +164,7 @@ class _Run:
         self.rounds = experiment.rounds  # 0: all that the topology has, known once there are clients
         self._remembering: set[str] = set()
 
-    def go(self, engine: str | Any, workers: int, track: Sequence[str]) -> dict[str, Any]:
+    def go(self, engine: str | Engine, workers: int, track: Sequence[str]) -> dict[str, Any]:
         experiment, store = self.experiment, self.store
         began = time.monotonic()
         spec = experiment.to_toml()
@@ -103,22 +175,32 @@ class _Run:
                 )
             engine = "local"
         with ExitStack() as stack:
-            machine = stack.enter_context(opened(engine, workers))  # first: its workers start while data is read here
-            if hasattr(experiment.task, "ready"):
-                experiment.task.ready(self._preparing)
+            machine = stack.enter_context(open_engine(engine, workers))  # first: workers start while data is read here
+            experiment.task.prepare(self._preparing)
             self._write_beginning(spec, machine)
             state = store.latest(lambda text: self.listen("warning", {"text": text}))
             machine.open(spec, str(store.folder), self.bench)
-            if hasattr(machine, "rest"):
-                stack.callback(machine.rest)
-            if hasattr(machine, "deal_by"):
-                machine.deal_by(self.crowd.size_of)
+            stack.callback(machine.finish)
+            machine.set_client_sizes(self.clients.size_of)
             self.federation = federation = Federation(
-                experiment.strategy, self.crowd.clients, machine, experiment.policy,
-                experiment.seed, self.rounds, self.crowd.size_of, self._heard,
-                experiment.task, self.crowd.client, self._initial, experiment.reserved(), experiment.exchange,
-                f"{experiment.training} {experiment.where}", store.folder, self._preparing,
-            )  # fmt: skip
+                strategy=experiment.strategy,
+                population=self.clients.population,
+                engine=machine,
+                policy=experiment.policy,
+                seed=experiment.seed,
+                rounds=self.rounds,
+                size_of=self.clients.size_of,
+                on_reply=self._on_reply,
+                task=experiment.task,
+                client=self.clients.client,
+                initial=self._initial,
+                reserved=experiment.reserved(),
+                exchange=experiment.exchange,
+                about=f"{experiment.training} {experiment.where}",
+                folder=store.folder,
+                progress=self._preparing,
+            )
+            self.evaluator = Evaluator(experiment, self.clients, federation.engine, self.bench)
             first = len(store.lines)
             self._check_unchanged()
             self._remembering = {id for line in store.lines for id in line["kept"]}
@@ -140,19 +222,19 @@ class _Run:
             self._bench = self.experiment.bench(self.store.folder)
         return self._bench
 
-    def _write_beginning(self, spec: str, machine: Any) -> None:
+    def _write_beginning(self, spec: str, machine: Engine) -> None:
         """The files that describe the run; each can be made again, so a crash between them costs nothing."""
         experiment, store = self.experiment, self.store
         split = experiment.split() if not (store.folder / "partition.safetensors").exists() else None
-        self.crowd: Crowd = experiment.crowd(split if split is not None else self._stored_split())
-        experiment.topology.check(len(self.crowd.clients))
-        if hasattr(experiment.topology, "length"):
-            everything = int(experiment.topology.length(len(self.crowd.clients)))
+        self.clients: Clients = experiment.clients(split if split is not None else self._stored_split())
+        experiment.topology.check(len(self.clients.population))
+        everything = experiment.topology.length(len(self.clients.population))
+        if everything is not None:
             self.rounds = min(experiment.rounds or everything, everything)
         if not store.is_run() or store.read("experiment.toml").decode() != spec:
             store.write("experiment.toml", spec.encode())
         if split is not None:
-            store.write("partition.json", partition_summary(split, experiment))
+            store.write("partition.json", summarise_split(split, experiment.task))
             store.write("partition.safetensors", split.pack())
         store.write("environment.json", environment(experiment, machine))
 
@@ -161,19 +243,19 @@ class _Run:
         lines = self.store.lines
         if lines and lines[-1]["experiment"] != self.fingerprint:
             path = self.store.folder / "experiment.toml"
-            raise StoreError(f"{path} was changed since round {lines[-1]['round']}: put it back, or begin a new run")
+            raise StoreError(f"{path} was changed since round {lines[-1]['round']}: restore it, or start a new run")
 
     def _stored_split(self) -> Population:
         path = self.store.folder / "partition.safetensors"
         try:
             split = load_split(path.read_bytes())
         except DataError as error:
-            raise StoreError(f"{path}: {error}. Delete it: the partition is drawn again from the experiment") from error
+            raise StoreError(f"{path}: {error}. Delete it: it is made again from the experiment") from error
         dealt, there = split.provenance.get("samples"), self.experiment.task.samples
         if isinstance(dealt, int) and dealt != there:
             raise StoreError(
-                f"{self.store.folder} began with {dealt} samples, and now there are {there}: clients would get others. "
-                "Bring the data back to what it was, or begin a new run"
+                f"{self.store.folder} began with {dealt} samples, and now there are {there}: clients would get "
+                "other samples. Restore the data, or start a new run"
             )
         return split
 
@@ -185,7 +267,7 @@ class _Run:
     def _begin(self, federation: Federation, watchers: Sequence[Tracker]) -> Bundle:
         """Round 0: the untrained model."""
         state = self.experiment.topology.start(federation, self._initial())
-        self._commit(Round(0, state, federation.traffic(0)), time.monotonic(), watchers)
+        self._commit(Round(0, state, federation.gate(0)), time.monotonic(), watchers)
         return state
 
     # ---- rounds
@@ -194,17 +276,17 @@ class _Run:
         began = time.monotonic()
         if self._is_over():
             return
-        for round in self.experiment.topology.play(federation, state, len(self.store.lines)):
+        for round in self.experiment.topology.rounds(federation, state, len(self.store.lines)):
             self._commit(round, began, watchers)
-            self._check_void(round.traffic.failure)
+            self._check_void(round.gate.failure)
             if self._is_over():
                 return
             began = time.monotonic()
 
     def _commit(self, round: Round, began: float, watchers: Sequence[Tracker]) -> None:
-        traffic, trained = round.traffic, time.monotonic()
-        if traffic.examples:
-            round.metrics["train/loss"] = traffic.loss / traffic.examples
+        gate, trained = round.gate, time.monotonic()
+        if gate.examples:
+            round.metrics["train/loss"] = gate.loss / gate.examples
         if self._is_due(round.number) or round.milestone:
             self._evaluate(round)
         round.warnings += self._alarm(round)
@@ -215,13 +297,13 @@ class _Run:
             "evaluation_seconds": time.monotonic() - trained,
             "metrics": round.metrics,
             "per_client": round.per_client,
-            "clients": traffic.clients,
-            "examples": traffic.examples,
-            "bytes_up": 0 if self.experiment.strategy.pooled else traffic.bytes_up,
-            "bytes_down": 0 if self.experiment.strategy.pooled else traffic.bytes_down,
-            "refused": traffic.refused,
-            "cold": [id for id in traffic.cold if id in self._remembering],  # it has forgotten what it once knew
-            "kept": traffic.kept,
+            "clients": gate.clients,
+            "examples": gate.examples,
+            "bytes_up": 0 if self.experiment.strategy.pooled else gate.bytes_up,
+            "bytes_down": 0 if self.experiment.strategy.pooled else gate.bytes_down,
+            "refused": gate.refused,
+            "cold": [id for id in gate.cold if id in self._remembering],  # it has forgotten what it once knew
+            "kept": gate.kept,
             "void": round.void,
             "warnings": round.warnings,
             "experiment": self.fingerprint,
@@ -233,9 +315,9 @@ class _Run:
             line["best_sha256"] = hashlib.sha256(best).hexdigest()
             self.store.write("best.safetensors", best)
         if not self.experiment.evaluation.patience:  # or this may be the last round, after which nobody must train on
-            self._foretell(round, "writing")
+            self._prefetch(round, "commit")
         self.store.commit(line, round.state)
-        self._remembering |= set(traffic.kept)
+        self._remembering |= set(gate.kept)
         for watcher in watchers:
             watcher.log(line)
         for text in round.warnings:
@@ -244,9 +326,9 @@ class _Run:
 
     def _alarm(self, round: Round) -> list[str]:
         """What the task has to say about a model that has gone wrong, each time it is judged."""
-        if not self.store.lines or not hasattr(self.experiment.task, "alarm"):
+        if not self.store.lines:
             return []
-        text: str = self.experiment.task.alarm(round.metrics, self.store.lines[0]["metrics"])
+        text = self.experiment.task.alarm(round.metrics, self.store.lines[0]["metrics"])
         return [text] if text else []
 
     def _is_due(self, number: int) -> bool:
@@ -265,109 +347,29 @@ class _Run:
                 f"{limit} rounds in a row without a quorum; the last replies were refused because: {'; '.join(reasons)}"
             )
 
-    # ---- judging
+    # ---- evaluation
 
     def _evaluate(self, round: Round) -> None:
-        settings, strategy, topology = self.experiment.evaluation, self.experiment.strategy, self.experiment.topology
-        if hasattr(topology, "assess"):  # there is no one model: it judges all of them
-            topology.assess(self.federation, round)
-            return
-        judges = self.crowd.judges()
-        if settings.test and strategy.personal:
-            round.metrics |= self._ask(round, "test", judges, "test")[0]
-        elif settings.test:
-            net = self.bench().loaded(0, round.state["model"]).eval()
-            metrics = self.experiment.task.evaluate(net, None)
-            round.metrics |= {f"test/{name}": float(value) for name, value in metrics.items()}
-        if judges and settings.holdout > 0:
-            self._foretell(round, "judging")
-            means, round.per_client = self._ask(round, "clients", judges, "holdout")
-            round.metrics |= means
-        if self.crowd.validation:
-            round.metrics |= self._ask(round, "validation", self.crowd.validation, "all")[0]
+        if not self.experiment.topology.evaluate(self.federation, round):
+            self.evaluator.evaluate(round, lambda: self._prefetch(round, "evaluation"))
 
-    def _foretell(self, round: Round, before: str) -> None:
-        """Tell an engine that wants to know it then what the next round will ask."""
-        engine, topology, after = self.federation.engine, self.experiment.topology, round.number + 1
-        if getattr(engine, "foresees", "") == before and hasattr(topology, "ahead") and after <= self.rounds:
-            requests = topology.ahead(self.federation, round.state, after)
-            engine.foresee("train", requests, after, self.experiment.policy.deadline)  # type: ignore[attr-defined]
-
-    def _ask(
-        self, round: Round, scope: str, ids: list[str], split: str
-    ) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
-        """The mean of each metric over the devices that have it, weighted by samples (a common test set weighs alike).
-
-        Too few answers give no figure, and a warning: a run does not end because its judges are away.
-        """
-        experiment = self.experiment
-        sums: dict[str, float] = {}
-        weights: dict[str, float] = {}
-        per_client: dict[str, dict[str, float]] = {}
-        traffic = Traffic(round.traffic.engine, experiment.policy, round.number, self.crowd.size_of)
-
-        def requests() -> Iterator[tuple[str, Bundle]]:
-            for id in ids:
-                message = experiment.strategy.send(round.state, id)
-                yield id, Bundle(message.tensors, {**message.values, "split": split})
-
-        replies = traffic.ask("evaluate", requests()) if ids else iter(())
-        for id, reply in self._answered(replies, scope, round):
-            metrics = {name[7:]: reply.number(name) for name in reply.values if name.startswith("metric/")}
-            weight = 1.0 if split == "test" else reply.number("n")
-            for name, value in metrics.items():  # recall, say, is not measured where no query has an answer
-                sums[name] = sums.get(name, 0.0) + weight * value
-                weights[name] = weights.get(name, 0.0) + weight
-                per_client.setdefault(name, {})[id] = value
-        return {f"{scope}/{name}": total / weights[name] for name, total in sums.items()}, per_client
-
-    def _answered(
-        self, replies: Iterator[tuple[str, Bundle]], scope: str, round: Round
-    ) -> Iterator[tuple[str, Bundle]]:
-        answers: list[tuple[str, Bundle]] = []
-        try:
-            answers.extend(replies)
-        except QuorumError as error:
-            why = error.__cause__
-            if why and not round.number:  # not one device could, from the beginning: a fault of the experiment
-                raise why from None
-            what = str(error).removeprefix(f"round {round.number}: ") + (f": {why}" if why else "")
-            round.warnings.append(f"no new figure for {scope}, the last one stands: {what}")
-            return iter(())
-        return iter(answers)
-
-    def _monitored(self) -> list[tuple[int, float]]:
-        metric = self.experiment.evaluation.monitor
-        lines = [line for line in self.store.lines if metric in line["metrics"]]
-        sign = -1.0 if less_is_better(metric) else 1.0
-        return [(line["round"], sign * line["metrics"][metric]) for line in lines]
+    def _prefetch(self, round: Round, before: str) -> None:
+        """Tell an engine that wants to know it now what the next round will ask."""
+        engine, following = self.federation.engine, round.number + 1
+        if engine.prefetches == before and following <= self.rounds:
+            requests = self.experiment.topology.next_requests(self.federation, round.state, following)
+            if requests is not None:
+                engine.prefetch("train", requests, following, self.experiment.policy.deadline)
 
     def _improves(self, line: dict[str, Any]) -> bool:
-        metric = self.experiment.evaluation.monitor
-        if not metric or not self._is_due(line["round"]):
-            return False
-        if metric not in line["metrics"] and self._monitored():
-            return False  # its judges were away
-        if metric not in line["metrics"]:
-            raise ConfigError(
-                f"evaluation.monitor = {metric!r} is not measured{suggestion(metric, line['metrics']) or '.'} "
-                f"There are {', '.join(sorted(line['metrics']))}"
-            )
-        sign = -1.0 if less_is_better(metric) else 1.0
-        value: float = sign * line["metrics"][metric]
-        return value > max((value for _, value in self._monitored()), default=-math.inf)
+        return self._is_due(line["round"]) and improves(self.experiment.evaluation.monitor, line, self.store.lines)
 
     def _best_round(self) -> int:
-        return max(self._monitored(), key=lambda pair: (pair[1], -pair[0]))[0]
+        return best_round(self.experiment.evaluation.monitor, self.store.lines)
 
     def _is_over(self) -> bool:
         settings = self.experiment.evaluation
-        if len(self.store.lines) > self.rounds:
-            return True
-        if not settings.patience:
-            return False
-        watched = self._monitored()
-        return bool(watched) and sum(number > self._best_round() for number, _ in watched) >= settings.patience
+        return len(self.store.lines) > self.rounds or is_patience_over(settings, self.store.lines)
 
     # ---- end
 
@@ -380,7 +382,7 @@ class _Run:
             if hashlib.sha256(model).hexdigest() != lines[chosen]["best_sha256"]:
                 raise StoreError(f"{store.folder / 'best.safetensors'} is damaged: its checksum does not match")
         else:
-            model, sha = self._outcome(store.state(lines[-1]), chosen)
+            model, sha = self._final_model(store.state(lines[-1]), chosen)
         store.write("model.safetensors", model)
         bundle = Bundle.unpack(model)
         summary = {
@@ -395,25 +397,26 @@ class _Run:
             "refused": sum(len(line["refused"]) for line in lines),
             "cold": sum(len(line["cold"]) for line in lines),
             "void": sum(line["void"] for line in lines),
-            "protocol": getattr(self.experiment.task, "protocol", ""),
+            "protocol": self.experiment.task.protocol,
             "warnings": [text for line in lines[-1:] for text in line.get("warnings", [])],
-            "skipped_files": getattr(self.experiment.task, "skipped", []),
+            "skipped_files": self.experiment.task.skipped,
         }
         store.write("summary.json", summary)
         return summary
 
-    def _outcome(self, state: Bundle, round: int) -> tuple[bytes, str]:
+    def _final_model(self, state: Bundle, round: int) -> tuple[bytes, str]:
         """The model to use, and a digest of all models if there are several."""
         personal = self.store.memories.digest() if self.experiment.strategy.personal else ""
-        if not hasattr(self.experiment.topology, "outcome"):
+        found = self.experiment.topology.final_model(self.federation, state)
+        if found is None:
             return _model_file(state, round), personal
-        model, sha = self.experiment.topology.outcome(self.federation, state)
+        model, sha = found
         return Bundle({"model": model}, {"round": round}).pack(), hashlib.sha256((sha + personal).encode()).hexdigest()
 
     def _preparing(self, *how_far: Any) -> None:
         self.listen("preparing", dict(zip(_HOW_FAR, how_far)))
 
-    def _heard(self, device: str) -> None:
+    def _on_reply(self, device: str) -> None:
         self.listen("device", {"device": device})
 
 
@@ -435,44 +438,7 @@ def _model_file(state: Bundle, round: int) -> bytes:
     return Bundle({"model": state["model"]}, {"round": round}).pack()
 
 
-def partition_summary(split: Population, experiment: Experiment) -> dict[str, Any]:
-    """Who has what, for people: statistics, the first clients' label counts, maps of photographs, semantic clusters."""
-    task = experiment.task
-    if split.provenance.get("rule") == "joined":  # whose samples nobody here has
-        table = {key.removeprefix("size_"): value for key, value in describe(split).items()}
-        return {"provenance": split.provenance, "table": table | {"clients": len(split)}}
-    shown = split if len(split) <= _DESCRIBED else split.select(range(_DESCRIBED))
-    table = describe(shown, task.labels, len(task.classes)) if task.labels is not None else describe(shown)
-    renamed = {key.removeprefix("size_"): value for key, value in table.items() if key != "classes"}
-    result: dict[str, Any] = {"provenance": split.provenance, "table": renamed | {"clients": len(split)}}
-    if len(split) > _DESCRIBED:
-        result["note"] = f"statistics of the first {_DESCRIBED} of {len(split)} clients"
-    photos = getattr(task, "photos", None)
-    if photos is not None:
-        from wayfare.data.partition.census import census
-        from wayfare.data.places import PlacePhotos
-
-        if isinstance(photos, PlacePhotos):
-            places = census(shown, photos)
-            result["table"] |= places.pop("table")
-            result["places"] = places
-    meant = getattr(task, "categories", None)
-    if split.provenance.get("rule") == "semantic" and meant is not None:
-        from wayfare.data.partition.semantic import clusters_of
-        from wayfare.data.partition.semantic_stats import semantics_of
-
-        result["semantics"] = semantics_of(shown, meant, clusters_of(split, meant))
-    if task.labels is not None:
-        table_counts = counts(split, task.labels, len(task.classes))
-        result |= {"classes": list(task.classes), "counts": table_counts.tolist()}
-        result["ids"] = [split.id(i) for i in range(len(table_counts))]
-    return result
-
-
-_DESCRIBED = 5000  # clients; more would take longer than they tell
-
-
-def environment(experiment: Experiment, machine: Any) -> dict[str, Any]:
+def environment(experiment: Experiment, machine: Engine) -> dict[str, Any]:
     """What the run ran on."""
     return {
         "wayfare": version("wayfare"),
@@ -483,7 +449,7 @@ def environment(experiment: Experiment, machine: Any) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "device": experiment.where,
         "engine": type(machine).__name__.lower(),
-        "workers": getattr(machine, "workers", 1),
+        "workers": machine.workers,
         "command": " ".join(["wayfare", *sys.argv[1:]]) if Path(sys.argv[0]).name == "wayfare" else "",
         "commit": _commit(),
     }

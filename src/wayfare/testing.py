@@ -20,17 +20,18 @@ from torch import nn
 
 from wayfare.core.bundle import Bundle, digest, snapshot
 from wayfare.core.device import Bench, Device
-from wayfare.core.protocols import Client, Failure, Policy, Strategy, Task, Training
+from wayfare.core.errors import WayfareError
+from wayfare.core.gate import Refusal, admit
+from wayfare.core.protocols import Client, Engine, Evaluation, Failure, Policy, Strategy, Task, Training
 from wayfare.core.seeds import rng_for
-from wayfare.core.traffic import Refusal, admit
-from wayfare.data.partition.random import Random
-from wayfare.data.partition.shards import Shards
 from wayfare.engines.programs import perform
-from wayfare.errors import WayfareError
-from wayfare.experiment import Evaluation, Experiment
+from wayfare.experiment import Experiment
+from wayfare.hashing.task import Hashing
+from wayfare.objects.models import CnnClassifier
+from wayfare.objects.task import Objects
+from wayfare.partition.random import Random
+from wayfare.partition.shards import Shards
 from wayfare.runner import resume, run
-from wayfare.tasks.hashing import Hashing
-from wayfare.tasks.objects import Objects
 from wayfare.topologies.server import Server
 
 CLIENTS = 4
@@ -53,7 +54,8 @@ def check_strategy(strategy: Strategy, task: Task | None = None) -> list[str]:
 
 def task_for(strategy: Strategy) -> Task:
     """A small task of ours that has what a strategy needs."""
-    return Objects(width=4, hidden=8) if strategy.requires <= Objects.provides else Hashing.example()
+    objects = Objects(model=CnnClassifier(width=4, hidden=8))
+    return objects if strategy.requires <= objects.provides else Hashing.example()
 
 
 def check_task(task: Task) -> list[str]:
@@ -113,7 +115,7 @@ class _Lab:
         return reply
 
     def round(self, round: int) -> list[tuple[str, Bundle]]:
-        """Play one round; returns its replies."""
+        """One round; returns its replies."""
         replies = [(id, self.reply(id, round)) for id in self.ids]
         self.state = self.strategy.merge(self.state, iter(replies))
         return replies
@@ -140,7 +142,8 @@ def _copy(bundle: Bundle) -> Bundle:
 def settings_are_frozen(lab: _Lab) -> None:
     """Hyper-parameters are a frozen dataclass that survives TOML."""
     strategy = lab.strategy
-    if not getattr(getattr(strategy, "__dataclass_params__", None), "frozen", False):
+    given = getattr(type(strategy), "__dataclass_params__", None)  # what @dataclass was called with, if it was
+    if given is None or not given.frozen:
         raise NonConformance(f"{type(strategy).__name__} must be a frozen dataclass: @dataclass(frozen=True)")
     if Experiment.from_toml(lab.experiment.to_toml()).strategy != strategy:
         raise NonConformance(f"{strategy} does not survive TOML: its fields must be numbers, text or booleans")
@@ -179,7 +182,7 @@ def message_stays_whole(lab: _Lab) -> None:
 
 def order_does_not_matter(lab: _Lab) -> None:
     """merge() gives the same up to rounding in any order, unless the strategy declares `ordered`."""
-    if getattr(lab.strategy, "ordered", False):
+    if lab.strategy.ordered:
         return
     lab.round(1)
     replies = [(id, lab.reply(id, 2)) for id in lab.ids]
@@ -263,14 +266,14 @@ def replies_are_lawful(lab: _Lab) -> None:
     expects = lab.strategy.expects(lab.state)
     message, id = lab.request(lab.ids[0], 1), lab.ids[0]
     reply = lab.reply(id, 1)
-    admit(reply, expects, message.tensors, Policy(), 1, lab.experiment.task.samples)
+    admit(reply, expects, message.tensors, Policy(), round=1, examples=lab.experiment.task.samples)
     for section, weights in reply.tensors.items():
         for name, tensor in weights.items():
             if not tensor.is_floating_point() or not tensor.numel():
                 continue
             broken = reply.with_(**{section: {**weights, name: torch.full_like(tensor, torch.nan)}})
             try:
-                admit(broken, expects, message.tensors, Policy(), 1, lab.experiment.task.samples)
+                admit(broken, expects, message.tensors, Policy(), round=1, examples=lab.experiment.task.samples)
             except Refusal:
                 continue
             raise NonConformance(f"the gate admits a reply whose {section}/{name} is not a number")
@@ -302,8 +305,8 @@ STRATEGY_CHECKS: tuple[Callable[[_Lab], None], ...] = (
 )
 
 
-class _Wire:
-    """The local engine, with a process boundary's manners: all that passes is bytes, and every call has a new bench."""
+class _Wire(Engine):
+    """The local engine as if across a process boundary: messages travel as bytes, and every call has a new bench."""
 
     workers = 1
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from wayfare.errors import ConfigError, unknown
+from wayfare.core.errors import ConfigError, unknown
 
 
 class Tracker(Protocol):

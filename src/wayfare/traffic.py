@@ -16,11 +16,11 @@ from rich.text import Text
 
 from wayfare.core.bundle import Bundle, Value
 from wayfare.core.device import Bench
+from wayfare.core.errors import ConfigError, DeviceError
 from wayfare.core.protocols import Failure
 from wayfare.engines.programs import perform
-from wayfare.errors import ConfigError, DeviceError
 from wayfare.experiment import Experiment
-from wayfare.reports.tables import human_bytes, plain
+from wayfare.pages.tables import human_bytes, plain
 
 _SHOWN = 12  # tensors of a message that the terminal lists; JSON has all
 _TRIED = 3  # devices that may turn out to have nothing to train on
@@ -88,7 +88,7 @@ def _messages(experiment: Experiment, bench: Bench) -> list[dict[str, Any]]:
     state = strategy.start(experiment.task, bench.loaded(0, bench.initial))
     state = Bundle(state.tensors, {**state.values, "population": len(bench.population)})
     device, reply = _rehearsed(bench, state)
-    if hasattr(experiment.topology, "cast"):
+    if experiment.topology.meets:
         given = strategy.report(state, int(reply.number("n")))
         return [_described("to a device that it meets", "each time one takes its model", given)]
     found = [_described("to the server", "each round in which it takes part", reply)]
@@ -153,7 +153,7 @@ def _caution(experiment: Experiment) -> list[str]:
     if experiment.strategy.pooled:
         return ["This strategy brings all samples to one place first: everything leaves the device."]
     notes = ["Whoever receives a message also knows who sent it, and when."]
-    if hasattr(experiment.topology, "cast"):
+    if experiment.topology.meets:
         notes.append(
             "Devices that meet also announce themselves: how good their model is, and whether it is the same. "
             "In a simulation the machine that runs it sees everything."

@@ -1,4 +1,4 @@
-"""Who may import whom, what is public, and what no file may do."""
+"""What is public, and what no file may do. Who may import whom is in pyproject.toml, checked by `make lint`."""
 
 import ast
 from pathlib import Path
@@ -8,16 +8,6 @@ import pytest
 import wayfare
 
 SRC = Path(wayfare.__file__).parent
-LAYERS = {  # what each part may import of ours; errors are for everyone
-    "core": {"core"},
-    "data": {"data", "core.seeds"},
-    "tasks": {"core", "data", "tasks"},
-    "strategies": {"core", "strategies"},
-    "topologies": {"core", "topologies", "data.contacts", "data.town.crowd"},
-    "policies": {"core", "policies", "data.cache"},
-    "engines": {"core", "engines"},
-    "reports": {"reports"},
-}
 
 
 def imports(path):
@@ -30,15 +20,6 @@ def imports(path):
 
 def files(part=""):
     return sorted((SRC / part).rglob("*.py"))
-
-
-@pytest.mark.parametrize("part", LAYERS)
-def test_arrows_point_one_way(part):
-    assert files(part)
-    for path in files(part):
-        ours = {name.removeprefix("wayfare.") for name in imports(path) if name.startswith("wayfare.")}
-        beyond = [name for name in ours if not name.startswith(("errors", *LAYERS[part]))]
-        assert not beyond, f"{path.relative_to(SRC)} imports {beyond}"
 
 
 def test_strategies_extend_at_most_two_levels():
@@ -61,19 +42,19 @@ def test_nothing_executes_what_it_reads():
                 allow = [ast.unparse(k.value) for k in node.keywords if k.arg == "allow_pickle"]
                 assert allow in ([], ["False"]), f"{path}:{node.lineno}"
                 if called == "torch.load":
-                    assert path.relative_to(SRC).as_posix() == "data/weights.py", f"{path}:{node.lineno}"
+                    assert path.relative_to(SRC).as_posix() == "io/weights.py", f"{path}:{node.lineno}"
                     assert any(k.arg == "weights_only" and ast.unparse(k.value) == "True" for k in node.keywords)
 
 
 def test_pictures_are_opened_in_one_place():
     opened = [p.relative_to(SRC).as_posix() for p in files() if "Image.open(" in p.read_text()]
-    assert opened == ["data/images.py"]
+    assert opened == ["io/images.py"]
 
 
 def test_there_is_one_training_loop():
-    """torch's optimisers are used in one file."""
+    """torch's optimisers are used in one file, and sped up in another."""
     steps = [p.relative_to(SRC).as_posix() for p in files() if "torch.optim" in p.read_text()]
-    assert steps == ["core/device.py"]
+    assert steps == ["core/device.py", "core/tuning.py"]
 
 
 def test_public_names_exist_and_are_all():
@@ -89,3 +70,25 @@ def test_importing_the_package_does_not_import_torch():
 
     code = "import sys, wayfare, wayfare.cli; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_class_names_are_unique():
+    """A name says what a class is, whatever file it is in. Only `Local` is two things, as recipes call them."""
+    names = [n.name for p in files() for n in ast.parse(p.read_text()).body if isinstance(n, ast.ClassDef)]
+    assert {name for name in names if names.count(name) > 1} == {"Local"}
+
+
+def test_every_package_says_what_is_in_it():
+    for folder in sorted({p.parent for p in files()}):
+        if folder.parent == SRC:
+            assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text())), folder.name
+
+
+def test_components_are_not_probed():
+    """What a part offers is declared in its base class; what is left asks things that are not ours."""
+    allowed = {"cli/__init__.py"}  # which version of click this is
+    for path in files():
+        found = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Call)]
+        probes = [n.lineno for n in found if ast.unparse(n.func) == "hasattr"]
+        assert not probes or path.relative_to(SRC).as_posix() in allowed, f"{path}: {probes}"
+        assert "__dict__[" not in path.read_text(), path

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from wayfare.components import find, names
-from wayfare.tasks.objects import Objects
+from wayfare.objects.task import Objects
 from wayfare.testing import TASK_CHECKS, NonConformance, check_task
 
 

@@ -17,7 +17,7 @@ from safetensors.torch import save
 from torch import nn
 
 from wayfare.core.bundle import Bundle, add, digest, load_into, mean, midpoint, snapshot, travelling, zeros_like
-from wayfare.errors import StoreError
+from wayfare.core.errors import StoreError
 
 TYPES = [
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.bool,

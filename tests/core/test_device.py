@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,14 +17,15 @@ from torch import nn
 from toy import ONE_BATCH, Lab, Net, Toy, cloud, line, scalar
 from wayfare.core.bundle import Bundle, digest, snapshot
 from wayfare.core.device import Bench
+from wayfare.core.errors import WayfareError
 from wayfare.core.memory import Memories
 from wayfare.core.protocols import Batch, Client, Failure, Training
 from wayfare.core.seeds import rng_for
 from wayfare.engines.programs import perform
-from wayfare.errors import WayfareError
+from wayfare.objects.models import CnnClassifier
+from wayfare.objects.task import Objects
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.moon import Moon
-from wayfare.tasks.objects import Objects
 
 
 def trained(folder, training: Training, *targets: float, start: float = 0.0, round: int = 1) -> float:
@@ -177,27 +182,24 @@ def test_one_step(tmp_path) -> None:
     assert trained(tmp_path, Training(lr=0.5, batch_size=ONE_BATCH), 4.0, 2.0) == 1.5
 
 
-def test_plain_descent_has_the_bits_of_torch(tmp_path) -> None:
-    """And a tensor that the loss does not reach stays as it is."""
+COMPILER = """
+import sys, tempfile
+from pathlib import Path
+from test_device import Lab, cloud, result
+from wayfare.core.protocols import Training
+from wayfare.strategies.fedavg import FedAvg
 
-    class WithSpare(Toy):
-        def network(self):
-            net = super().network()
-            net.spare = nn.Parameter(torch.tensor([7.0]))
-            return net
+for optimizer in ("sgd", "adam", "adamw"):
+    result(Lab(cloud(10), FedAvg(), Path(tempfile.mkdtemp()), Training(optimizer=optimizer, momentum=0.5)), "c0")
+print("torch._dynamo" in sys.modules)
+"""
 
-    toy, parts = cloud(50)
-    toy = WithSpare(toy.x, toy.y, toy.start, toy.labels_, toy.norm)
-    device = Lab((toy, parts), FedAvg(), tmp_path, Training(lr=0.1, batch_size=ONE_BATCH)).device()
-    net = device.network(device.initial)
-    (batch,) = toy.steps(net, device.client, ONE_BATCH, {}, device.rng("pass 0"))
-    toy.loss(toy.forward(net, batch), batch, {}).backward()
-    torch.optim.SGD(net.parameters(), lr=0.1).step()
-    expected = snapshot(net)
-    net = device.network(device.initial)
-    device.train(net, Bundle())
-    assert digest(snapshot(net)) == digest(expected) != digest(device.initial)
-    assert float(net.spare.detach()) == 7.0
+
+def test_training_does_not_import_the_compiler() -> None:
+    """It would take every process seconds."""
+    path = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[1]), *sys.path])
+    done = subprocess.run([sys.executable, "-c", COMPILER], env={**os.environ, "PYTHONPATH": path}, capture_output=True)
+    assert done.stdout == b"False\n", done.stderr
 
 
 def test_clipping(tmp_path) -> None:
@@ -323,31 +325,6 @@ def test_networks_are_resident(tmp_path) -> None:
     assert a is b is lab.bench.net(0)
 
 
-@pytest.mark.parametrize(("pictures", "turned"), [(40, True), (20, False)])  # 1024 numbers of each leave the pool
-def test_a_pools_gradient_comes_in_its_layout_where_that_is_worth_it(tmp_path, pictures, turned) -> None:
-    """It changes no bit. A flat layer's gradient comes in the other layout."""
-
-    class Flat(Toy):
-        def network(self):
-            return nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(1024, 2))
-
-    def gradients(net):
-        seen = []
-        pooled = net[:2](x)
-        pooled.register_hook(lambda grad: seen.append(grad.is_contiguous(memory_format=torch.channels_last)))
-        net[2:](pooled).square().sum().backward()
-        return seen, digest({name: parameter.grad for name, parameter in net.named_parameters()})
-
-    toy, parts = cloud(4)
-    ours = Lab((Flat(toy.x, toy.y, toy.start), parts), FedAvg(), tmp_path).bench.net(0)
-    plain = Flat(toy.x, toy.y, toy.start).network().to(memory_format=torch.channels_last)
-    plain.load_state_dict(ours.state_dict())
-    x = torch.randn(pictures, 3, 16, 16, generator=torch.Generator().manual_seed(0))
-    x = x.contiguous(memory_format=torch.channels_last)
-    (laid, bits), (usual, expected) = gradients(ours), gradients(plain)
-    assert (laid, usual, bits) == ([turned], [False], expected)
-
-
 def test_companions_are_networks_of_their_own(tmp_path) -> None:
     lab = Lab(line([4.0]), FedAvg(), tmp_path)
     device = lab.device()
@@ -363,11 +340,17 @@ def test_networks_do_not_depend_on_who_else_draws(tmp_path) -> None:
     """Every process begins with the same weights."""
 
     def initial(seed: int) -> str:
-        task = Objects(width=4, hidden=8)
+        task = Objects(model=CnnClassifier(width=4, hidden=8))
         clients = np.arange(4)
         bench = Bench(
-            task, FedAvg(), Training(), None, lambda id: Client(id, clients, clients), seed, Memories(tmp_path)
-        )  # fmt: skip
+            task,
+            FedAvg(),
+            Training(),
+            population=None,
+            clients=lambda id: Client(id, clients, clients),
+            seed=seed,
+            memories=Memories(tmp_path),
+        )
         torch.randn(3)
         assert digest(snapshot(bench.net(3))) == digest(bench.initial)  # companions too
         return digest(bench.initial)
@@ -381,11 +364,17 @@ def test_networks_do_not_depend_on_who_else_draws(tmp_path) -> None:
 @pytest.mark.parametrize(("samples", "steps"), [(8, 2), (9, 2), (10, 3), (1, 1), (2, 1)])
 def test_batchnorm_never_sees_a_last_batch_of_one(tmp_path, samples, steps) -> None:
     # batches of 4: of 9 samples the last one would be alone, and is left out of that pass
-    task = Objects(width=4, hidden=8, norm="batch")
+    task = Objects(model=CnnClassifier(width=4, hidden=8, norm="batch"))
     held = np.arange(samples)
     bench = Bench(
-        task, FedAvg(), Training(batch_size=4), None, lambda id: Client(id, held, held[:0]), 0, Memories(tmp_path)
-    )  # fmt: skip
+        task,
+        FedAvg(),
+        Training(batch_size=4),
+        population=None,
+        clients=lambda id: Client(id, held, held[:0]),
+        seed=0,
+        memories=Memories(tmp_path),
+    )
     sizes: list[int] = []
 
     class Watching:

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from toy import bits, reply, scalar, weight
 from wayfare.core.bundle import Bundle
+from wayfare.core.errors import DeviceError, QuorumError
+from wayfare.core.gate import Gate, Refusal, admit
 from wayfare.core.protocols import Failure, Policy
-from wayfare.core.traffic import Refusal, Traffic, admit
-from wayfare.errors import DeviceError, QuorumError
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.fedavgm import FedAvgM
 
@@ -99,7 +99,7 @@ def test_flipped_bits_are_refused_or_bounded(seed, flips) -> None:
         memory[at] = memory[at] ^ (1 << rng.randrange(31))
     bad = Bundle({"model": damaged}, {"n": 3, "round": gate.ROUND})
     try:
-        admit(bad, strategy.expects(state), {"model": sent}, Policy(), gate.ROUND, gate.SIZE)
+        admit(bad, strategy.expects(state), {"model": sent}, Policy(), round=gate.ROUND, examples=gate.SIZE)
     except Refusal:
         return
     change = math.sqrt(sum(float((damaged[n].double() - sent[n]).square().sum()) for n in sent))
@@ -116,7 +116,11 @@ def lawful(**values) -> Bundle:
 
 def check(told: Bundle, policy: Policy = Policy(), size: int = 5, sent: float = 3.0) -> None:  # noqa: B008
     anchor = {"w": torch.tensor([sent, 0.0])}
-    admit(told, dict.fromkeys(told.tensors, anchor), {"model": anchor}, policy, 1, size)
+    admit(told, dict.fromkeys(told.tensors, anchor), {"model": anchor}, policy, round=1, examples=size)
+
+
+def ok(value: float = 1.0, n: int = 1, **values) -> Bundle:
+    return Bundle({"model": scalar(value)}, {"n": n, "round": 1, "loss": 2.0} | values)
 
 
 def refusal(*args, **how) -> str:
@@ -141,14 +145,14 @@ def test_unusual_numbers_are_numbers(w) -> None:
 def test_a_tensor_may_lie_in_memory_as_it_likes() -> None:
     like = {"w": torch.randn(2, 3, 4, 4)}
     told = Bundle({"model": {"w": like["w"].to(memory_format=torch.channels_last)}}, {"n": 1, "round": 1})
-    admit(told, {"model": like}, {"model": like}, Policy(), 1, 1)
-    admit(told, {"model": like}, {"model": {"w": like["w"].transpose(2, 3)}}, Policy(), 1, 1)
+    admit(told, {"model": like}, {"model": like}, Policy(), round=1, examples=1)
+    admit(told, {"model": like}, {"model": {"w": like["w"].transpose(2, 3)}}, Policy(), round=1, examples=1)
 
 
 def test_empty_tensors_and_empty_expectations_are_lawful() -> None:
     empty = {"w": torch.empty(0, 3)}
-    admit(Bundle({"model": empty}, {"n": 1, "round": 1}), {"model": empty}, {}, Policy(), 1, 1)
-    admit(Bundle({}, {"n": 1, "round": 1}), {}, {}, Policy(), 1, 1)
+    admit(Bundle({"model": empty}, {"n": 1, "round": 1}), {"model": empty}, {}, Policy(), round=1, examples=1)
+    admit(Bundle({}, {"n": 1, "round": 1}), {}, {}, Policy(), round=1, examples=1)
 
 
 def test_the_bound_on_the_change_by_hand() -> None:
@@ -165,8 +169,8 @@ def test_the_bound_is_on_the_whole_section() -> None:
     zero = {"a": torch.zeros(1), "b": torch.zeros(1)}
     told = Bundle({"model": {"a": torch.tensor([6.0]), "b": torch.tensor([8.0])}}, {"n": 1, "round": 1})
     with pytest.raises(Refusal, match=r"norm: model changed by 10, the bound is 9\.99"):
-        admit(told, {"model": zero}, {"model": zero}, Policy(max_change=9.99), 1, 1)
-    admit(told, {"model": zero}, {"model": zero}, Policy(max_change=10.0), 1, 1)
+        admit(told, {"model": zero}, {"model": zero}, Policy(max_change=9.99), round=1, examples=1)
+    admit(told, {"model": zero}, {"model": zero}, Policy(max_change=10.0), round=1, examples=1)
 
 
 def test_the_bound_on_other_sections_by_hand() -> None:
@@ -179,14 +183,53 @@ def test_the_bound_on_other_sections_by_hand() -> None:
 def test_a_model_that_was_not_sent_is_bounded_too() -> None:
     told = Bundle({"model": {"w": torch.tensor([2e6])}}, {"n": 1, "round": 1})
     with pytest.raises(Refusal, match="norm: model has norm"):
-        admit(told, {"model": {"w": torch.zeros(1)}}, {}, Policy(), 1, 1)
+        admit(told, {"model": {"w": torch.zeros(1)}}, {}, Policy(), round=1, examples=1)
 
 
 def test_examples_are_bounded_by_what_the_device_has_and_by_the_policy() -> None:
     check(lawful(n=5), size=5)
-    assert refusal(lawful(n=6), size=5).startswith("examples: n = 6, but this device has 5")
-    assert refusal(lawful(n=5), Policy(max_examples=4)).startswith("examples: ")
+    assert refusal(lawful(n=6), size=5).startswith("examples: n = 6, but at most 5 are accepted")
     assert refusal(lawful(n=1), size=0).startswith("examples: ")
+    for most, admitted in ((5, ["a"]), (4, [])):
+        asking, _ = ask([], policy=Policy(max_examples=most))
+        asking.engine = gate.Prepared([("a", ok(n=5))])
+        assert [device for device, _ in asking.run("train", [("a", Bundle())])] == admitted
+
+
+def test_examples_are_bounded_by_what_the_message_names() -> None:
+    """A device that holds nothing may train on what it is given, and stands for as many as it is told."""
+    given = Bundle({"samples": {"train": torch.arange(3)}})
+    for message, most in ((given, 3), (Bundle({}, {"n": 7}), 7)):
+        asking = Gate(gate.Prepared([("s0", ok(n=most)), ("s0", ok(n=most + 1))]), Policy(), 1)
+        assert len(list(asking.run("train", [("s0", message)] * 2))) == 1
+        assert asking.refused[0]["reason"].startswith("examples: ")
+
+
+def test_what_devices_do_for_themselves_is_no_traffic_and_needs_no_quorum() -> None:
+    asking, _ = ask([])
+    asking.engine = gate.Prepared([("a", ok()), ("b", ok(math.nan)), ("c", Failure("boom"))])
+    found = asking.run("train", [(device, Bundle()) for device in "abc"], {"model": scalar(0)})
+    assert [device for device, _ in found] == ["a"]
+    assert asking.bytes_up == asking.bytes_down == asking.examples == 0 and asking.clients == []
+    assert [r["reason"] for r in asking.refused] == ["not finite: model/weight", "failed: boom"]
+
+
+@pytest.mark.parametrize("bad", [ok(math.nan), Failure("boom")], ids=["refused", "failed"])
+def test_where_no_reply_may_be_missing_the_first_refusal_ends_it(bad: Bundle | Failure) -> None:
+    asking, _ = ask([])
+    asking.engine = gate.Prepared([("a", ok()), ("b", bad), ("c", ok())])
+    found = asking.run("train", [(device, Bundle()) for device in "abc"], {"model": scalar(0)}, strict=True)
+    assert next(found)[0] == "a"
+    with pytest.raises(DeviceError, match=r"device 'b', program 'train': (boom|its reply was refused: not finite)"):
+        next(found)
+
+
+def test_a_device_that_is_asked_twice_answers_twice() -> None:
+    asking, _ = ask([])
+    asking.engine = gate.Prepared([("a", ok(1)), ("a", ok(2)), ("a", ok(3))])
+    found = asking.run("train", [("a", Bundle())] * 2, {"model": scalar(0)})
+    assert [float(reply["model"]["weight"]) for _, reply in found] == [1, 2]
+    assert [r["reason"].partition(":")[0] for r in asking.refused] == ["duplicate"]
 
 
 def test_reasons_say_what_was_found() -> None:
@@ -194,7 +237,7 @@ def test_reasons_say_what_was_found() -> None:
 
     def told(model) -> str:
         with pytest.raises(Refusal) as why:
-            admit(Bundle({"model": model}, {"n": 1, "round": 1}), {"model": anchor}, {}, Policy(), 1, 1)
+            admit(Bundle({"model": model}, {"n": 1, "round": 1}), {"model": anchor}, {}, Policy(), round=1, examples=1)
         return str(why.value)
 
     assert told({"w": torch.zeros(3, 2)}) == "shape: model/w is (3, 2) instead of (2, 3)"
@@ -213,35 +256,31 @@ def test_numbers_that_cannot_be_written_do_not_fell_the_gate(name, value) -> Non
 
 def test_without_expectations_only_values_are_judged() -> None:
     """Metrics come without tensors; whatever tensors come along are not looked at, nor used."""
-    admit(Bundle({"any": {"w": torch.tensor(math.nan)}}, {"n": 1, "round": 1}), None, {}, Policy(), 1, 1)
+    admit(Bundle({"any": {"w": torch.tensor(math.nan)}}, {"n": 1, "round": 1}), None, {}, Policy(), round=1, examples=1)
     with pytest.raises(Refusal, match="not finite: value metric/accuracy"):
-        admit(Bundle({}, {"n": 1, "round": 1, "metric/accuracy": math.nan}), None, {}, Policy(), 1, 1)
+        admit(Bundle({}, {"n": 1, "round": 1, "metric/accuracy": math.nan}), None, {}, Policy(), round=1, examples=1)
 
 
 # ---- a round
 
 
 def ask(stream, asked=("a", "b", "c"), policy: Policy = Policy(), **how):  # noqa: B008
-    traffic = Traffic(gate.Prepared(stream), policy, 1, lambda device: 5, **how)
+    asking = Gate(gate.Prepared(stream), policy, 1, lambda device: 5, **how)
     requests = ((device, Bundle({"model": scalar(0)})) for device in asked)
-    return traffic, traffic.ask("train", requests, {"model": scalar(0)})
-
-
-def ok(value: float = 1.0, n: int = 1, **values) -> Bundle:
-    return Bundle({"model": scalar(value)}, {"n": n, "round": 1, "loss": 2.0} | values)
+    return asking, asking.ask("train", requests, {"model": scalar(0)})
 
 
 def test_what_is_counted() -> None:
     heard: list[str] = []
     stream = [("a", ok(n=2, cold=True)), ("b", ok(math.nan)), ("c", ok(n=3, kept=True, loss=1.0))]
-    traffic, replies = ask(stream, heard=heard.append)
-    assert [device for device, _ in replies] == ["a", "c"] == traffic.clients == heard
-    assert traffic.examples == 5
-    assert traffic.loss == 2 * 2.0 + 3 * 1.0
-    assert (traffic.cold, traffic.kept) == (["a"], ["c"])
-    assert traffic.bytes_down == 3 * 4  # what was asked of b was sent all the same
-    assert traffic.bytes_up == 2 * (4 + 4 * 8)  # n, round, loss, and cold or kept
-    assert traffic.refused == [{"device": "b", "reason": "not finite: model/weight"}]
+    asking, replies = ask(stream, on_reply=heard.append)
+    assert [device for device, _ in replies] == ["a", "c"] == asking.clients == heard
+    assert asking.examples == 5
+    assert asking.loss == 2 * 2.0 + 3 * 1.0
+    assert (asking.cold, asking.kept) == (["a"], ["c"])
+    assert asking.bytes_down == 3 * 4  # what was asked of b was sent all the same
+    assert asking.bytes_up == 2 * (4 + 4 * 8)  # n, round, loss, and cold or kept
+    assert asking.refused == [{"device": "b", "reason": "not finite: model/weight"}]
 
 
 def test_replies_stream_through() -> None:
@@ -254,9 +293,9 @@ def test_replies_stream_through() -> None:
                 taken.append(device)
                 yield device, ok()
 
-    traffic = Traffic(Engine(), Policy(), 1, lambda device: 5)
+    asking = Gate(Engine(), Policy(), 1, lambda device: 5)
     requests = ((device, Bundle({"model": scalar(0)})) for device in "abc")
-    for number, (device, _) in enumerate(traffic.ask("train", requests, {"model": scalar(0)}), start=1):
+    for number, (device, _) in enumerate(asking.ask("train", requests, {"model": scalar(0)}), start=1):
         assert taken == list("abc")[:number]
         assert device == taken[-1]
 
@@ -296,9 +335,9 @@ def test_below_the_quorum_the_state_is_as_it_was(strategy) -> None:
 
 
 def test_a_device_that_failed_cannot_answer_after_all() -> None:
-    traffic, replies = ask([("a", Failure("lost")), ("b", ok(2)), ("a", ok(7)), ("c", ok(4))])
+    asking, replies = ask([("a", Failure("lost")), ("b", ok(2)), ("a", ok(7)), ("c", ok(4))])
     assert weight(FedAvg().merge(reply(0), replies)) == 3
-    assert [r["reason"].partition(":")[0] for r in traffic.refused] == ["failed", "duplicate"]
+    assert [r["reason"].partition(":")[0] for r in asking.refused] == ["failed", "duplicate"]
 
 
 def test_failures_of_strangers_do_not_end_a_round() -> None:
@@ -308,26 +347,26 @@ def test_failures_of_strangers_do_not_end_a_round() -> None:
 
 
 def test_when_every_device_fails_the_first_failure_is_kept() -> None:
-    traffic, replies = ask([(d, Failure(f"no {d}", "Traceback: ...")) for d in "abc"])
+    asking, replies = ask([(d, Failure(f"no {d}", "Traceback: ...")) for d in "abc"])
     with pytest.raises(QuorumError, match="0 usable replies of 3 asked") as told:
         list(replies)
-    assert str(traffic.failure) == "device 'a', program 'train': no a" and traffic.failure.detail == "Traceback: ..."
-    assert told.value.__cause__ is traffic.failure
-    assert len(traffic.refused) == 3
+    assert str(asking.failure) == "device 'a', program 'train': no a" and asking.failure.detail == "Traceback: ..."
+    assert told.value.__cause__ is asking.failure
+    assert len(asking.refused) == 3
 
 
 def test_a_refused_reply_is_no_failure() -> None:
-    traffic, replies = ask([("a", Failure("boom")), ("b", reply(math.nan))])
+    asking, replies = ask([("a", Failure("boom")), ("b", reply(math.nan))])
     with pytest.raises(QuorumError):
         list(replies)
-    assert traffic.failure is None and len(traffic.refused) == 2
+    assert asking.failure is None and len(asking.refused) == 2
 
 
 def test_a_failure_is_raised_at_once_if_so_wished() -> None:
-    traffic, replies = ask([("a", ok()), ("b", Failure("boom")), ("c", ok())], policy=Policy(on_error="raise"))
+    asking, replies = ask([("a", ok()), ("b", Failure("boom")), ("c", ok())], policy=Policy(on_error="raise"))
     with pytest.raises(DeviceError, match="boom"):
         list(replies)
-    assert traffic.clients == ["a"]
+    assert asking.clients == ["a"]
 
 
 def test_a_malformed_reply_is_no_failure_of_a_program() -> None:
@@ -337,13 +376,13 @@ def test_a_malformed_reply_is_no_failure_of_a_program() -> None:
 
 def test_reasons_are_short_however_long_what_they_tell_of() -> None:
     flood = Bundle({"x" * 1_000_000: scalar(0)}, {"n": 1, "round": 1})
-    traffic, replies = ask([("a", ok()), ("b", flood), ("c", Failure("y" * 1_000_000))], policy=Policy(quorum=0.1))
+    asking, replies = ask([("a", ok()), ("b", flood), ("c", Failure("y" * 1_000_000))], policy=Policy(quorum=0.1))
     list(replies)
-    assert all(len(r["reason"]) <= 500 for r in traffic.refused) and len(traffic.refused) == 2
+    assert all(len(r["reason"]) <= 500 for r in asking.refused) and len(asking.refused) == 2
 
 
 def test_the_group_is_recorded() -> None:
-    traffic, replies = ask([("a", ok()), ("b", ok(math.nan)), ("c", ok())])
-    traffic.group = "7"
+    asking, replies = ask([("a", ok()), ("b", ok(math.nan)), ("c", ok())])
+    asking.group = "7"
     list(replies)
-    assert traffic.refused == [{"device": "b", "reason": "not finite: model/weight", "group": "7"}]
+    assert asking.refused == [{"device": "b", "reason": "not finite: model/weight", "group": "7"}]

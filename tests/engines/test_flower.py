@@ -16,15 +16,15 @@ from faults import Dies, Fails, go, outcome, rounds, tiny
 from tour_parts import written
 from wayfare import Evaluation
 from wayfare.core.bundle import Bundle
+from wayfare.core.errors import ConfigError, DeviceError, StoreError, WayfareError
 from wayfare.core.memory import Memories
 from wayfare.core.protocols import Failure
-from wayfare.engines.flower import Flower
-from wayfare.errors import ConfigError, DeviceError, StoreError, WayfareError
-from wayfare.policies.always import Always
+from wayfare.encounters.policies.always import Always
+from wayfare.encounters.topology import Encounters
+from wayfare.engines.flower.engine import Flower
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.moon import Moon
 from wayfare.strategies.scaffold import Scaffold
-from wayfare.topologies.encounters import Encounters
 
 needs_flower = pytest.mark.skipif(find_spec("flwr") is None, reason="Flower is not installed: wayfare[flower]")
 
@@ -58,12 +58,12 @@ class Nodes:
     workers, nap, ours, place = 2, 0.0, True, ""
 
     def __init__(self):
-        from wayfare.flower_app import app
+        from wayfare.deploy.client_app import app
 
         self.grid, self.app, self.answered = self, app, []
         self.waiting, self.contexts, self.homes, self.ended = {}, {}, {}, 0
 
-    def home(self, device):
+    def node_of(self, device):
         return self.homes.setdefault(device, len(self.homes) + 1)
 
     def push_messages(self, messages):
@@ -93,7 +93,7 @@ class Nodes:
     def begin(self):
         return ""
 
-    def end(self, desk):
+    def end(self, sign_in):
         self.ended += 1
         self.waiting.clear()
 
@@ -134,7 +134,7 @@ def wire(records):
 
 @needs_flower
 def test_a_bundle_arrives_as_it_was_sent():
-    from wayfare.engines import flower_records as records
+    from wayfare.engines.flower import records
 
     got = records.read(wire(records.write(BUNDLE))[0])
     assert list(got.tensors) == list(BUNDLE.tensors)
@@ -151,7 +151,7 @@ def test_a_bundle_arrives_as_it_was_sent():
 
 @needs_flower
 def test_ten_megabytes_cost_less_than_a_twentieth_more():
-    from wayfare.engines import flower_records as records
+    from wayfare.engines.flower import records
 
     model = {f"layer{i}.weight": torch.randn(41_000) for i in range(61)}  # 10 MB in as many tensors as a ResNet has
     _, size = wire(records.write(Bundle({"model": model})))
@@ -160,7 +160,7 @@ def test_ten_megabytes_cost_less_than_a_twentieth_more():
 
 @needs_flower
 def test_a_section_that_goes_to_many_is_written_once():
-    from wayfare.engines.flower_records import Writer
+    from wayfare.engines.flower.records import Writer
 
     writer, model = Writer(), {"w": torch.ones(2)}
     first, second = writer.write(Bundle({"model": model}, {"n": 1})), writer.write(Bundle({"model": model}, {"n": 2}))
@@ -183,7 +183,7 @@ def test_a_section_that_goes_to_many_is_written_once():
 def test_arrays_that_are_not_what_they_say_are_refused(dtype, shape, stype, data, wrong):
     from flwr.app import Array, ArrayRecord
 
-    from wayfare.engines import flower_records as records
+    from wayfare.engines.flower import records
 
     sent = records.write(Bundle()) | {"tensors/model": ArrayRecord({"w": Array(dtype, shape, stype, data)})}
     with pytest.raises(StoreError, match=f"malformed: tensors/model/w .*{wrong}"):
@@ -193,7 +193,7 @@ def test_arrays_that_are_not_what_they_say_are_refused(dtype, shape, stype, data
 @needs_flower
 @pytest.mark.parametrize("values, wrong", [({"n": 2**63}, "'n'.*64 bits"), ({"n": None}, "'n'.*NoneType")])
 def test_values_that_cannot_travel_are_refused(values, wrong):
-    from wayfare.engines import flower_records as records
+    from wayfare.engines.flower import records
 
     with pytest.raises(StoreError, match=wrong):
         records.write(Bundle({}, values))
@@ -262,7 +262,7 @@ def test_late_replies_are_given_up_and_leaving_early_ends_the_call(nodes, monkey
     ]
     with monkeypatch.context() as patch:
         patch.setattr(nodes, "pull_messages", lambda ids: [])
-        patch.setattr("wayfare.engines.flower._GRACE", 0.0)
+        patch.setattr("wayfare.engines.flower.engine._GRACE", 0.0)
         assert list(engine.call("train", nobody, time.monotonic() + 0.05)) == [
             (id, Failure("late: no reply before the round's deadline")) for id, _ in nobody
         ]
@@ -285,13 +285,13 @@ def test_a_node_that_flower_does_not_know_is_a_failure_of_its_device(nodes, tmp_
 
     monkeypatch.setattr(nodes, "push_messages", push)
     go(tiny(FedAvg(), rounds=1), tmp_path, Flower(link=nodes))
-    assert rounds(tmp_path)[-1]["refused"] == [{"device": "c1", "reason": "failed: its node is not known any more"}]
+    assert rounds(tmp_path)[-1]["refused"] == [{"device": "c1", "reason": "failed: Flower no longer knows its node"}]
 
 
 @needs_flower
 def test_a_memory_is_in_the_context_and_on_the_disk(nodes, tmp_path):
     """Either alone is enough, the newer one counts, and one of another run is none."""
-    from wayfare.engines.flower_memory import NodeMemories
+    from wayfare.engines.flower.memory import NodeMemories
 
     def memory(value):
         return Bundle({"model": {"w": torch.tensor([value])}}, {"seen": int(value)})
@@ -323,23 +323,23 @@ def test_a_node_that_lost_its_context_or_its_disk_has_not_forgotten(nodes, tmp_p
 
 @needs_flower
 def test_a_worker_signs_in_and_refuses_when_nobody_waits(tmp_path):
-    from wayfare.flower_app import _signed_in
+    from wayfare.deploy.client_app import _signed_in
 
-    desk = tmp_path / "call"
-    desk.mkdir()
-    with pytest.raises(ZeroDivisionError), _signed_in(desk):
-        assert [mark.name for mark in desk.iterdir()] == [str(os.getpid())]
+    sign_in = tmp_path / "call"
+    sign_in.mkdir()
+    with pytest.raises(ZeroDivisionError), _signed_in(sign_in):
+        assert [mark.name for mark in sign_in.iterdir()] == [str(os.getpid())]
         1 / 0  # noqa: B018
-    assert not list(desk.iterdir())
-    desk.rmdir()
-    with pytest.raises(WayfareError, match="nobody waits"), _signed_in(desk):
+    assert not list(sign_in.iterdir())
+    sign_in.rmdir()
+    with pytest.raises(WayfareError, match="no longer waits"), _signed_in(sign_in):
         pytest.fail("it went to work")
     with _signed_in(tmp_path / "another machine's" / "call"):
         pass
 
 
 def test_without_flower_it_says_what_to_install(monkeypatch):
-    monkeypatch.setattr("wayfare.engines.flower_simulation.find_spec", lambda name: None)
+    monkeypatch.setattr("wayfare.engines.flower.simulation.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"needs flwr and ray.*pip install 'wayfare\[flower\]'"):
         Flower()
 

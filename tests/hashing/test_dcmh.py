@@ -4,16 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from wayfare.tasks.hash import dcmh
-from wayfare.tasks.hash.buffers import Buffers, joint_codes
-from wayfare.tasks.hash.nets import Encoders, Layers
+from wayfare.hashing import dcmh
+from wayfare.hashing.buffers import Buffers, joint_codes
+from wayfare.hashing.nets import Encoders, Layers
 
 
 def test_loss_by_hand():
     raw, other = torch.tensor([[1.0, -1.0]]), torch.tensor([[2.0, 0.0], [0.0, 2.0]])
     # T = (1, -1), S = (1, 0): log(1 + e) - 1 + log(1 + 1/e) = 0.62652; |B - F|^2 = 0 + 4; (1 + 0.5, -1 + 1)^2 = 2.25
-    found = dcmh.loss(
-        raw, other, torch.tensor([[1.0, 0.0]]), torch.ones(1, 2), torch.tensor([0.5, 1.0], dtype=torch.float64), 0.5, 2
+    rest = torch.tensor([0.5, 1.0], dtype=torch.float64)
+    found = dcmh.objective(
+        raw, other=other, similar=torch.tensor([[1.0, 0.0]]), codes=torch.ones(1, 2), rest=rest, gamma=0.5, eta=2
     )
     assert float(found) == pytest.approx((0.62652 + 0.5 * 4 + 2 * 2.25) / 2, abs=1e-5)
 
@@ -29,7 +30,7 @@ def test_gradient_as_written_out(batch):
     codes, rest = joint_codes(f, g), f.sum(0) - f[rows].sum(0)
     similar = dcmh.similarity(labels[rows], labels)
     raw = f[rows].clone().requires_grad_()
-    dcmh.loss(raw, g, similar, codes[rows], rest, gamma, eta).backward()
+    dcmh.objective(raw, other=g, similar=similar, codes=codes[rows], rest=rest, gamma=gamma, eta=eta).backward()
     theta = f[rows] @ g.T / 2
     by_hand = (theta.sigmoid() - similar) @ g / 2 + 2 * gamma * (f[rows] - codes[rows]) + 2 * eta * f.sum(0)
     assert torch.allclose(raw.grad, by_hand / (n * batch))
@@ -37,7 +38,10 @@ def test_gradient_as_written_out(batch):
 
 def test_large_outputs_do_not_overflow():
     raw = torch.full((1, 4), 1e3, requires_grad=True)
-    found = dcmh.loss(raw, torch.full((2, 4), 1e3), torch.tensor([[1.0, 0.0]]), torch.ones(1, 4), torch.zeros(4), 0, 0)
+    similar, codes = torch.tensor([[1.0, 0.0]]), torch.ones(1, 4)
+    found = dcmh.objective(
+        raw, other=torch.full((2, 4), 1e3), similar=similar, codes=codes, rest=torch.zeros(4), gamma=0, eta=0
+    )
     found.backward()
     assert float(found.detach()) == pytest.approx(2e6 / 2) and bool(torch.isfinite(raw.grad).all())
 

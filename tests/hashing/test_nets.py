@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from wayfare.data import vggf
-from wayfare.errors import ConfigError, DataError
-from wayfare.tasks.hash.nets import CNNF, Encoders, Layers, across_channels, signs
+from wayfare.core.errors import ConfigError, DataError
+from wayfare.hashing import vggf
+from wayfare.hashing.nets import CNNF, Encoders, Layers, across_channels, signs
 
 SMALL = {"conv1": (3, 2, 3, 4), "conv2": (2, 2, 4, 4), "conv3": (2, 2, 4, 4), "fc7": (1, 1, 4, 5)}
 

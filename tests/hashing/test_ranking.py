@@ -7,9 +7,9 @@ from itertools import permutations
 import numpy as np
 import pytest
 
+from wayfare.core.errors import ConfigError, WayfareError
 from wayfare.core.seeds import rng_for
-from wayfare.errors import ConfigError, WayfareError
-from wayfare.tasks.hash.ranking import Tally, map_of_first_relevant, mean_average_precision, pack, tally
+from wayfare.hashing.ranking import RankTally, map_of_first_relevant, mean_average_precision, pack, tally
 
 # The example that the public programs for cross-modal hashing print: 4 queries, 6 items, 4 bits, 4 labels.
 EXAMPLE = (
@@ -140,7 +140,7 @@ def test_expectation_is_the_mean_of_shuffles() -> None:
 
 def test_the_floor_is_what_random_codes_reach() -> None:
     """Of any length. By hand: 2 of 3 items relevant; 1/1 + 2/2, 1/1 + 2/3, 1/2 + 2/3 in the three orders, halved."""
-    hand = Tally(np.array([[1, 0, 2]]), np.array([[1, 0, 1]]))
+    hand = RankTally(np.array([[1, 0, 2]]), np.array([[1, 0, 1]]))
     assert hand.random_map() == pytest.approx((2 + 5 / 3 + 7 / 6) / 3 / 2)
     _, _, query_labels, database_labels = case("floor", 20, 60, 8, 4, 0.2)
     rng = rng_for(0, "random codes")
@@ -163,9 +163,9 @@ def test_long_lists_are_counted_exactly() -> None:
         before = (place - 1) * (right - 1) / max(count - 1, 1)
         total += float((right / max(count, 1) * (hits + 1 + before) / (seen + place)).sum())
         seen, hits = seen + count, hits + right
-    assert Tally(items, relevant).map() == pytest.approx(total / hits, abs=1e-12)
+    assert RankTally(items, relevant).map() == pytest.approx(total / hits, abs=1e-12)
     # cut in a tie of thousands: nearly the precision everywhere
-    assert Tally(items, relevant).map(20_000) == pytest.approx(11 / 30, abs=2e-3)
+    assert RankTally(items, relevant).map(20_000) == pytest.approx(11 / 30, abs=2e-3)
 
 
 # ---- Codes and what is refused

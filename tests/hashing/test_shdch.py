@@ -5,7 +5,7 @@ from itertools import pairwise, product
 import pytest
 import torch
 
-from wayfare.tasks.hash import shdch
+from wayfare.hashing import shdch
 
 ALPHA, BETA, ETA = 0.3, 0.7, 0.4
 
@@ -39,9 +39,10 @@ def test_loss_by_hand():
     labels = [torch.tensor([[1.0]]), torch.tensor([[0.0, 1.0]])]
     classes = [torch.tensor([[1.0], [1.0]]), torch.tensor([[1.0, -1.0], [-1.0, 1.0]])]
     # coarse: (2 - 1)^2 = 1; fine: (0 + 1)^2 + (2 - 1)^2 = 2; codes (-1, 1): 1
-    found = shdch.loss(raw, torch.tensor([[-1.0, 1.0]]), labels, classes, (0.3, 0.7), 10, pairs=5)
+    codes = torch.tensor([[-1.0, 1.0]])
+    found = shdch.objective(raw, codes=codes, labels=labels, classes=classes, weights=(0.3, 0.7), gamma=10, pairs=5)
     assert float(found) == pytest.approx((0.3 * 1 + 0.7 * 2 + 10 * 1) / 5)
-    alone = shdch.loss(raw, torch.tensor([[-1.0, 1.0]]), labels[1:], classes[1:], (0.7,), 10, pairs=5)
+    alone = shdch.objective(raw, codes=codes, labels=labels[1:], classes=classes[1:], weights=(0.7,), gamma=10, pairs=5)
     assert float(alone) == pytest.approx((0.7 * 2 + 10 * 1) / 5)
 
 
@@ -50,7 +51,7 @@ def test_loss_by_hand():
 def test_each_bit_is_the_best_there_is(seed, sizes):
     """A sweep is what comes of trying all values of a bit of all classes of a level, one bit after the other."""
     classes, views, labels, weights, within = case(seed, sizes=sizes)
-    found = shdch.class_codes(classes, views, labels, weights, ETA, within, sweeps=1)
+    found = shdch.better_codes(classes, views, labels, weights=weights, eta=ETA, within=within, sweeps=1)
     best = [codes.clone() for codes in classes]
     for codes in best:
         for k in range(len(codes)):
@@ -68,18 +69,18 @@ def test_no_sweep_makes_it_worse_and_sweeps_end(seed):
     classes, views, labels, weights, within = case(seed, bits=12, sizes=(3, 7), pairs=40)
     values, codes = [objective(classes, views, labels, weights, within)], classes
     for _ in range(30):
-        codes = shdch.class_codes(codes, views, labels, weights, ETA, within, sweeps=1)
+        codes = shdch.better_codes(codes, views, labels, weights=weights, eta=ETA, within=within, sweeps=1)
         values.append(objective(codes, views, labels, weights, within))
     assert all(later <= earlier + 1e-9 for earlier, later in pairwise(values))
     assert values[-1] < values[1]  # the published code stops after one
-    at_once = shdch.class_codes(classes, views, labels, weights, ETA, within, sweeps=1000)
+    at_once = shdch.better_codes(classes, views, labels, weights=weights, eta=ETA, within=within, sweeps=1000)
     assert all(torch.equal(one, other) for one, other in zip(at_once, codes, strict=True))
 
 
 def test_a_bit_stays_where_both_values_are_as_good():
     classes = [shdch.first_codes(3, 4)]
     nothing = [torch.zeros(5, 3)] * 2
-    found = shdch.class_codes(classes, nothing, [torch.ones(5, 4)], [1.0], 0.0, None, sweeps=5)
+    found = shdch.better_codes(classes, nothing, [torch.ones(5, 4)], weights=[1.0], eta=0.0, within=None, sweeps=5)
     assert torch.equal(found[0], classes[0])
 
 
@@ -87,13 +88,15 @@ def test_a_bit_stays_where_both_values_are_as_good():
 def test_codes_of_classes_without_pairs_stay(sizes):
     """Others know more of them; those of the classes that are there come out as if these were all."""
     classes, views, labels, weights, within = case(0, sizes=sizes, pairs=30)
-    there = labels[-1][:, 2] == 0
-    views, labels = [view[there] for view in views], [truth[there] for truth in labels]
+    present = labels[-1][:, 2] == 0
+    views, labels = [view[present] for view in views], [truth[present] for truth in labels]
     for flip in (1, -1):
         begun = [*classes[:-1], torch.cat([classes[-1][:, :2], flip * classes[-1][:, 2:]], 1)]
-        found = shdch.class_codes(begun, views, labels, weights, 0.0, within, sweeps=20)
+        found = shdch.better_codes(begun, views, labels, weights=weights, eta=0.0, within=within, sweeps=20)
         assert torch.equal(found[-1][:, 2], flip * classes[-1][:, 2])
-    alone = shdch.class_codes([classes[-1][:, :2]], views, [labels[-1][:, :2]], weights[-1:], 0.0, None, sweeps=20)
+    alone = shdch.better_codes(
+        [classes[-1][:, :2]], views, [labels[-1][:, :2]], weights=weights[-1:], eta=0.0, within=None, sweeps=20
+    )
     assert torch.equal(found[-1][:, :2], alone[0]) and not torch.equal(alone[0], classes[-1][:, :2])
 
 

@@ -15,11 +15,11 @@ from sklearn.datasets import load_sample_image
 from torch import Tensor, nn
 from torch.nn.functional import interpolate, pad, relu6
 
-from wayfare.data.cache import cache_dir
-from wayfare.errors import DataError
-from wayfare.tasks.nets import efficientnet
-from wayfare.tasks.nets.efficientnet import PACKAGE, Block, Convolved, EfficientNetLite0, imagenet_weights
-from wayfare.tasks.nets.pretrained import load_pretrained
+from wayfare.core.errors import DataError
+from wayfare.io.cache import cache_dir
+from wayfare.nets import efficientnet
+from wayfare.nets.efficientnet import PACKAGE, Convolved, EfficientNetLite0, InvertedResidual, imagenet_weights
+from wayfare.nets.pretrained import load_pretrained
 
 needs_package = pytest.mark.skipif(find_spec(PACKAGE) is None, reason=f"the package {PACKAGE} is not installed")
 
@@ -108,7 +108,11 @@ def test_stored_statistics_give_the_gradients_of_the_plain_layers() -> None:
 
 
 def test_a_shortcut_where_shapes_agree() -> None:
-    for block, shortcut in ((Block(4, 4, 3, 1, 6), True), (Block(4, 5, 3, 1, 6), False), (Block(4, 4, 3, 2, 6), False)):
+    for block, shortcut in (
+        (InvertedResidual(4, 4, 3, 1, 6), True),
+        (InvertedResidual(4, 5, 3, 1, 6), False),
+        (InvertedResidual(4, 4, 3, 2, 6), False),
+    ):
         nn.init.zeros_(block._bn2.weight)  # the way through the convolutions gives 0
         x = noise(1, 4, 6, 6)
         assert torch.equal(block.eval()(x), x) == shortcut

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from wayfare.errors import ConfigError
-from wayfare.tasks.nets.cnn import small_cnn
-from wayfare.tasks.nets.pretrained import load_pretrained
-from wayfare.tasks.nets.resnet import ResNet18
-from wayfare.tasks.nets.vgg import VGG16, VGG16Pooled
+from wayfare.core.errors import ConfigError
+from wayfare.nets.cnn import small_cnn
+from wayfare.nets.pretrained import load_pretrained
+from wayfare.nets.resnet import ResNet18
+from wayfare.nets.vgg import VGG16, VGG16Pooled
 
 
 def parameters(make: Callable[[], nn.Module]) -> int:

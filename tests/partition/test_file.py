@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from wayfare.data.partition.dirichlet import Dirichlet
-from wayfare.data.partition.file import File
-from wayfare.data.partition.split import Split
-from wayfare.errors import DataError
+from wayfare.core.errors import DataError
+from wayfare.partition.dirichlet import Dirichlet
+from wayfare.partition.file import File
+from wayfare.partition.split import Split
 
 
 @pytest.fixture

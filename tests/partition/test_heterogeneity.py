@@ -8,10 +8,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from wayfare.data.partition.heterogeneity import counts, describe
-from wayfare.data.partition.random import Random
-from wayfare.data.partition.split import Split, VirtualSplit
-from wayfare.errors import ConfigError
+from wayfare.core.errors import ConfigError
+from wayfare.partition.heterogeneity import counts, describe
+from wayfare.partition.random import Random
+from wayfare.partition.split import Split, VirtualSplit
 
 LABELS = np.array([0, 0, 0, 1, 0, 1, 2, 3])
 SPLIT = Split.from_parts([np.array([0, 1, 2, 3]), np.array([4, 5, 6, 7])])

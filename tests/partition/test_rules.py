@@ -9,14 +9,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from wayfare.data.partition.dirichlet import Dirichlet, _cut, _renormalised
-from wayfare.data.partition.heterogeneity import counts, describe
-from wayfare.data.partition.quantity import Quantity, _apportion
-from wayfare.data.partition.random import Random
-from wayfare.data.partition.shards import Shards, _holders
-from wayfare.data.partition.split import Split
-from wayfare.data.partition.virtual import Virtual
-from wayfare.errors import ConfigError
+from wayfare.core.errors import ConfigError
+from wayfare.partition.dirichlet import Dirichlet, _cut, _renormalised
+from wayfare.partition.heterogeneity import counts, describe
+from wayfare.partition.quantity import Quantity, _apportion
+from wayfare.partition.random import Random
+from wayfare.partition.shards import Shards, _holders
+from wayfare.partition.split import Split
+from wayfare.partition.virtual import Virtual
 
 
 def spread(split: Split) -> int:

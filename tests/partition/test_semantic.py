@@ -14,18 +14,19 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
+from wayfare.attributes.categories import attribute_categories
+from wayfare.attributes.table import AttributeTable
 from wayfare.components import find
-from wayfare.data import psg, super_classes
-from wayfare.data.celeba import Attributes
-from wayfare.data.centroids import read_centroids, write_centroids
-from wayfare.data.mirflickr import TaggedPhotos
-from wayfare.data.partition.heterogeneity import counts, describe
-from wayfare.data.partition.semantic import Clusters, Semantic, balanced, clusters_of
-from wayfare.data.partition.semantic_stats import heterogeneity, semantics_of, summaries
-from wayfare.data.partition.split import Split, load_split
-from wayfare.data.scene_graphs import SceneGraphs
-from wayfare.data.semantics import Categories, Level, categories, count
-from wayfare.errors import ConfigError, DataError, WayfareError
+from wayfare.core.errors import ConfigError, DataError, WayfareError
+from wayfare.partition.centroids import read_centroids, write_centroids
+from wayfare.partition.heterogeneity import counts, describe
+from wayfare.partition.semantic import Clusters, Semantic, balanced, clusters_of
+from wayfare.partition.semantic_stats import heterogeneity, semantics_of, summaries
+from wayfare.partition.semantics import Categories, Level, as_categories, count
+from wayfare.partition.split import Split, load_split
+from wayfare.scenes.categories import scene_categories
+from wayfare.scenes.data import psg, super_classes
+from wayfare.scenes.data.scene_graphs import SceneGraphs
 
 SHARED = Path(os.environ.get("WAYFARE_SHARED") or Path(__file__).parents[3] / "shared") / "data" / "scenes"
 GROUPS = {
@@ -87,7 +88,7 @@ def test_relations_by_hand(tmp_path: Path) -> None:
     found = graphs(tmp_path)
     (tmp_path / "words.json").write_text(json.dumps(GROUPS))
     groups = super_classes.load(tmp_path / "words.json", found.classes, found.predicates)
-    tensor = categories(found, groups=groups)
+    tensor = scene_categories(found, groups=groups)
     # cells: subject, object, predicate. Person holds dog twice; dog on sky; sky on person | person on person | nothing
     expected = np.zeros((3, 2, 2, 2))
     expected[0, 0, 1, 1], expected[0, 1, 1, 0], expected[0, 1, 0, 0], expected[1, 0, 0, 0] = 2, 1, 1, 1
@@ -104,66 +105,52 @@ def test_relations_by_hand(tmp_path: Path) -> None:
 
 def test_a_tensor_may_have_fewer_axes_and_need_no_groups(tmp_path: Path) -> None:
     found = graphs(tmp_path)
-    assert categories(found).values.shape == (3, 3 * 3 * 2)
-    assert categories(found, axes=("predicate",)).values.tolist() == [[2, 2], [1, 0], [0, 0]]
-    pairs = categories(found, axes=("predicate", "subject"))
+    assert scene_categories(found).values.shape == (3, 3 * 3 * 2)
+    assert scene_categories(found, axes=("predicate",)).values.tolist() == [[2, 2], [1, 0], [0, 0]]
+    pairs = scene_categories(found, axes=("predicate", "subject"))
     assert pairs.values.reshape(3, 2, 3)[0].tolist() == [[0, 1, 1], [2, 0, 0]]
     assert pairs.names[:2] == ("person - on", "dog - on")
     with pytest.raises(ConfigError, match="unknown axis 'predicat'; did you mean 'predicate'"):
-        categories(found, axes=("predicat",))
+        scene_categories(found, axes=("predicat",))
     for axes in ((), ("object", "object")):
         with pytest.raises(ConfigError, match="axes must be different ones of subject, object, predicate"):
-            categories(found, axes=axes)
+            scene_categories(found, axes=axes)
 
 
 def test_attributes_are_minus_one_and_one() -> None:
     values = np.array([[1, 0, 1], [0, 0, 1]], bool)
-    table = Attributes(("Hat", "Smiling", "Young"), np.array(["a", "b"], object), values)
-    assert categories(table).values.tolist() == [[1, -1, 1], [-1, -1, 1]]
-    without = categories(table, drop=("Smiling",))
+    table = AttributeTable(("Hat", "Smiling", "Young"), np.array(["a", "b"], object), values)
+    assert attribute_categories(table).values.tolist() == [[1, -1, 1], [-1, -1, 1]]
+    without = attribute_categories(table, drop=("Smiling",))
     assert without.values.tolist() == [[1, 1], [-1, 1]] and without.names == ("Hat", "Young")
     assert without.levels["attribute"].counts.tolist() == [[1, 0, 1], [0, 0, 1]]  # to see how clients differ in it
     with pytest.raises(DataError, match="no attribute 'Smile'"):
-        categories(table, drop=("Smile",))
+        attribute_categories(table, drop=("Smile",))
     with pytest.raises(ConfigError, match="all of them are dropped"):
-        categories(table, drop=table.names)
-
-
-def test_tags_are_a_bag_of_words() -> None:
-    names = np.array(["im1.jpg", "im2.jpg", "im3.jpg"], object)
-    offsets, tags = np.array([0, 2, 2, 3]), np.array([0, 2, 1], np.int32)
-    photos = TaggedPhotos(
-        Path(), names, np.arange(3), names, ("sea", "sky", "dog"), offsets, tags, (), np.zeros((3, 0), bool)
-    )
-    found = categories(photos)
-    assert found.values.tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]] and found.names == ("sea", "sky", "dog")
+        attribute_categories(table, drop=table.names)
 
 
 def test_data_of_ones_own() -> None:
     class Menu(list[tuple[int, str, str]]):
         """(guest, dish, drink)"""
 
-    with pytest.raises(ConfigError, match="no category tensor is known for Menu, only for Attributes, Categories"):
-        categories(Menu())
-
-    @categories.register(Menu)
-    def _(menu: Menu) -> Categories:
+    def menu_categories(menu: Menu) -> Categories:
         dishes, drinks = ["soup", "fish"], ["tea", "wine"]
         places = np.array([(dishes.index(dish), drinks.index(drink)) for _, dish, drink in menu])
         return count(3, np.array([guest for guest, _, _ in menu]), places, [dishes, drinks])
 
-    found = categories(Menu([(0, "fish", "tea"), (2, "soup", "wine"), (2, "soup", "wine")]))
+    found = menu_categories(Menu([(0, "fish", "tea"), (2, "soup", "wine"), (2, "soup", "wine")]))
     assert found.values.tolist() == [[0, 0, 1, 0], [0, 0, 0, 0], [0, 2, 0, 0]]
     assert found.names == ("soup - tea", "soup - wine", "fish - tea", "fish - wine")
 
 
 def test_a_plain_array_is_enough() -> None:
-    assert categories(np.arange(8).reshape(2, 2, 2)).values.tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert as_categories(np.arange(8).reshape(2, 2, 2)).values.tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
     for wrong in (np.zeros(3), np.array([["a"]])):
         with pytest.raises(ConfigError, match="a row or a tensor for each sample"):
-            categories(wrong)
+            as_categories(wrong)
     with pytest.raises(DataError, match="finite float32"):
-        categories(np.array([[1.0, np.nan]]))
+        as_categories(np.array([[1.0, np.nan]]))
 
 
 @pytest.mark.parametrize(
@@ -443,7 +430,7 @@ DRAWS = {"Super_cluster_5_Diri_02": 100}  # 10 of the others, which vary less
 def union() -> tuple[SceneGraphs, Categories, Clusters]:
     found = psg.load(shared("psg_union_24378.json.gz"))
     groups = super_classes.load(shared("word_categorized.json"), found.classes, found.predicates)
-    data = categories(found, groups=groups)
+    data = scene_categories(found, groups=groups)
     return found, data, Semantic(100, centroids="paper").find(data, 0)
 
 

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wayfare.data.partition.split import Population, Split, VirtualSplit, deal, even, load_split, origin
-from wayfare.data.partition.virtual import Virtual
-from wayfare.errors import ConfigError, DataError
+from wayfare.core.errors import ConfigError, DataError
+from wayfare.core.protocols import Population
+from wayfare.partition.split import Split, VirtualSplit, deal, even, load_split, origin
+from wayfare.partition.virtual import Virtual
 
 PARTS = [np.array([4, 2]), np.array([], np.int64), np.array([0, 7, 5])]
 

@@ -12,12 +12,12 @@ import pytest
 
 from faults import Disk, Watch, complete_lines, go, killed, outcome, points, remains, tiny
 from tour_parts import HOPEFUL, tour, written
+from wayfare.encounters.policies.always import Always
+from wayfare.encounters.policies.fedtour import FedTour
+from wayfare.encounters.topology import Encounters
 from wayfare.experiment import Evaluation
-from wayfare.policies.always import Always
-from wayfare.policies.fedtour import FedTour
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.scaffold import Scaffold
-from wayfare.topologies.encounters import Encounters
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 SETTINGS = list(itertools.product((1, 2, 4), (False, True)))  # workers, backward

@@ -12,7 +12,7 @@ import subprocess
 import pytest
 
 from faults import Watch, complete_lines, go, outcome, refuse, short_writes, tiny
-from wayfare.errors import StoreError
+from wayfare.core.errors import StoreError
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.scaffold import Scaffold
 

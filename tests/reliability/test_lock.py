@@ -9,8 +9,8 @@ import signal
 import pytest
 
 from faults import go, outcome, tiny
+from wayfare.core.errors import StoreError
 from wayfare.core.store import Store
-from wayfare.errors import StoreError
 from wayfare.strategies.fedavg import FedAvg
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

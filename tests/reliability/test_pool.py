@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import math
 import os
@@ -12,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
@@ -19,13 +19,15 @@ import torch
 
 from faults import Dawdles, Dies, DiesLater, Differs, Fails, Stops, complete_lines, go, outcome, tiny
 from wayfare.core.bundle import Bundle
+from wayfare.core.errors import DeviceError, StoreError
 from wayfare.core.memory import Memories
 from wayfare.core.protocols import Policy
 from wayfare.core.store import Store
-from wayfare.engines import pool as pool_module
-from wayfare.engines import shared
-from wayfare.engines.pool import Pool
-from wayfare.errors import DeviceError, StoreError
+from wayfare.engines.pool import call as call_module
+from wayfare.engines.pool import shared
+from wayfare.engines.pool.call import Call
+from wayfare.engines.pool.engine import Pool
+from wayfare.engines.pool.processes import Worker
 from wayfare.experiment import Evaluation
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.scaffold import Scaffold
@@ -48,18 +50,32 @@ class Counting(Pool):
         super().__init__(workers)
         self.started = []
 
-    def _start(self, worker, program, job, running, deadline):
-        self.started.append(job.device)
-        super()._start(worker, program, job, running, deadline)
-        self.most_files = max(self.most_files, len(self.files))
+    def _new_call(self, program):
+        return CountingCall(self, program)
 
     @property
     def files(self):
-        return sorted(path.name for path in self._folder.iterdir())
+        return sorted(path.name for path in self.folder.iterdir())
 
     @property
     def pids(self):
-        return [worker.pid for worker in self._crew]
+        self.processes.idle()  # those that were ended are replaced
+        return [worker.process.pid for worker in self.processes.workers]
+
+    @property
+    def replaced(self):
+        return self.processes.replaced
+
+
+class CountingCall(Call):
+    def __init__(self, pool, program):
+        super().__init__(program, pool.processes, pool.folder, pool._size)
+        self._pool = pool
+
+    def _order(self, job):
+        self._pool.started.append(job.device)
+        self._pool.most_files = max(self._pool.most_files, len(self._pool.files))
+        return super()._order(job)
 
 
 @pytest.fixture(scope="module")
@@ -79,18 +95,11 @@ def expected(tmp_path_factory, pool):
 
 @pytest.fixture(autouse=True)
 def tidy(pool):
-    """Whatever happened, all workers are there and idle, and shared memory holds but the files to be written again."""
+    """Whatever happened, all workers are there and idle, and shared memory is empty."""
     yield
-    assert unused(pool)
-    assert len(pool.files) <= 5 * pool.workers
-    assert len(pool.pids) == 2
-    assert not any(worker.jobs for worker in pool._crew)
-
-
-def unused(pool):
-    """Whether nobody looks at the files in shared memory any more; a traceback's hold on a reply needs collecting."""
-    gc.collect()
-    return set(pool.files) <= {Path(file).name for file in pool._free}
+    assert pool.files == []
+    assert len(set(pool.pids)) == 2
+    assert not pool.processes.busy
 
 
 def lines(folder):
@@ -126,8 +135,8 @@ def test_the_next_round_begins_while_the_last_is_written(pool, expected, tmp_pat
     real, busy, left = Store.commit, [], []
 
     def commit(store, line, state):
-        busy.append(sum(len(worker.jobs) for worker in pool._crew))
-        assert soon(lambda: all(worker.pipe.poll() for worker in pool._crew if worker.jobs))  # it is done already
+        busy.append(len(pool.processes.busy))
+        assert soon(lambda: all(worker.connection.poll() for worker in pool.processes.busy))  # it is done already
         left.append(shutil.copytree(store.folder, tmp_path / f"left-{line['round']}"))
         real(store, line, state)
 
@@ -153,60 +162,46 @@ def test_memories_outlive_a_damaged_checkpoint_of_a_round_that_was_overtaken(tmp
 
 
 def test_a_run_that_may_stop_early_begins_nothing_that_it_may_not_need(pool, expected, tmp_path, monkeypatch):
-    foreseen = []
-    monkeypatch.setattr(pool, "foresee", lambda *more: foreseen.append(more))
+    prefetched = []
+    monkeypatch.setattr(pool, "prefetch", lambda *more: prefetched.append(more))
     watched = Evaluation(every=1, test=False, clients=2, monitor="clients/loss", patience=1)
     go(tiny(FedAvg(), evaluation=watched), tmp_path / "run", pool)
-    assert not foreseen
+    assert not prefetched
     go(tiny(FedAvg()), tmp_path / "other", pool)
-    assert [more[2] for more in foreseen] == [1, 2, 3]
+    assert [more[2] for more in prefetched] == [1, 2, 3]
 
 
-def test_what_was_foretold_and_is_not_asked(pool, expected, tmp_path):
-    """Another program, or nothing at all: whoever had begun is stopped. Another message is a mistake, and told."""
+def test_what_was_prefetched_and_is_not_asked(pool, expected, tmp_path):
+    """Another program, or nothing at all: whoever had begun is stopped. Another message is a mistake, and an error."""
     go(tiny(FedAvg()), tmp_path / "run", pool)
     message = Bundle.unpack((tmp_path / "run" / "model.safetensors").read_bytes()).only("model")
     asked = Bundle(message.tensors, {"round": 4})
-    pool.foresee("train", [("c0", message), ("c1", message)], 4, 60.0)
-    assert [len(worker.jobs) for worker in pool._crew] == [1, 1]
+    pool.prefetch("train", [("c0", message), ("c1", message)], 4, 60.0)
+    assert len(pool.processes.busy) == 2
     replies = dict(pool.call("evaluate", [("c0", Bundle(asked.tensors, {**asked.values, "split": "test"}))], math.inf))
     assert "metric/accuracy" in replies["c0"].values
-    pool.foresee("train", [("c0", message)], 4, 60.0)
-    pool.rest()
-    pool.foresee("train", [("c0", message)], 4, 60.0)
-    with pytest.raises(RuntimeError, match="device 'c0' was foretold a message, and 'c1' is asked another"):
+    pool.prefetch("train", [("c0", message)], 4, 60.0)
+    pool.finish()
+    assert not pool.processes.busy
+    pool.prefetch("train", [("c0", message)], 4, 60.0)
+    with pytest.raises(RuntimeError, match="device 'c0' was prefetched, but 'c1' is asked"):
         list(pool.call("train", [("c1", asked)], math.inf))
-    pool.foresee("train", [("c0", message)], 4, 60.0)
-    with pytest.raises(RuntimeError, match="foretold"):
+    pool.prefetch("train", [("c0", message)], 4, 60.0)
+    with pytest.raises(RuntimeError, match="prefetched"):
         list(pool.call("train", [("c0", Bundle(message.tensors, {"round": 5}))], math.inf))
 
 
-def test_orders_wait_at_the_workers_while_there_are_many(pool, expected, tmp_path, monkeypatch):
-    """A worker has the next job before it is done with one, but for the last few; an order that is long waits here."""
-    experiment, queued = tiny(FedAvg(), clients=12, rounds=1), []
-    real = pool._start
-
-    def start(worker, *more):
-        queued.append(len(worker.jobs))
-        real(worker, *more)
-
-    monkeypatch.setattr(pool, "_start", start)
-    whole = go(experiment, tmp_path / "local")
-    assert go(experiment, tmp_path / "run", pool)["model_sha256"] == whole["model_sha256"]
-    assert len(queued) == 12 and max(queued) == 1 and queued.count(1) >= 4
-    assert queued[-2:] == [0, 0]
-    queued.clear()
-    monkeypatch.setattr(pool_module, "_LIGHT", 100)
-    assert go(experiment, tmp_path / "long", pool)["model_sha256"] == whole["model_sha256"]
-    assert queued == [0] * 12
-
-
-def test_an_order_that_waits_at_a_worker_that_dies(pool, expected, tmp_path):
-    """It is given to another, and it is not its fault."""
-    devices = tuple(f"c{number}" for number in range(12))
-    summary = go(tiny(Dies(devices=devices[:3], once=str(tmp_path)), clients=12), tmp_path / "run", pool)
-    whole = go(tiny(FedAvg(), clients=12), tmp_path / "whole")
-    assert summary["model_sha256"] == whole["model_sha256"] and summary["refused"] == 0
+def test_workers_are_busy_while_replies_are_handed_out(pool, expected, tmp_path):
+    """A slow merge does not keep workers waiting: one that is done gets its next job before a reply is handed out."""
+    go(tiny(FedAvg(), clients=12, rounds=1), tmp_path / "run", pool)
+    model = Bundle.unpack((tmp_path / "run" / "model.safetensors").read_bytes()).only("model")
+    message = Bundle(model.tensors, {"round": 2})
+    pool.started.clear()
+    replies = pool.call("train", ((f"c{number}", message) for number in range(12)), math.inf)
+    for _ in replies:
+        assert len(pool.started) == 12 or len(pool.processes.busy) == pool.workers
+        assert soon(lambda: all(worker.connection.poll() for worker in pool.processes.busy))
+    assert len(pool.started) == 12
 
 
 # ---- workers that hang
@@ -214,7 +209,7 @@ def test_an_order_that_waits_at_a_worker_that_dies(pool, expected, tmp_path):
 
 def test_stopped(pool, expected, tmp_path, monkeypatch):
     """It is killed at the deadline and its device counts as late; the round goes on, and the pool as well."""
-    monkeypatch.setattr(pool_module, "_GRACE", 0.2)
+    monkeypatch.setattr(call_module, "GRACE", 0.2)
     go(tiny(FedAvg(), rounds=1), tmp_path / "warm", pool)  # the deadline is for workers that are ready
     before, deadline = pool.replaced, 5.0
     experiment = tiny(Stops(devices=("c3",)), rounds=1, policy=Policy(deadline=deadline))
@@ -229,7 +224,7 @@ def test_stopped(pool, expected, tmp_path, monkeypatch):
 
 def test_all_stopped(pool, expected, tmp_path, monkeypatch):
     """No wait without an end, even if nobody answers."""
-    monkeypatch.setattr(pool_module, "_GRACE", 0.2)
+    monkeypatch.setattr(call_module, "GRACE", 0.2)
     everyone = Stops(devices=("c0", "c1", "c2", "c3"))
     with pytest.raises(DeviceError, match="late"):
         go(tiny(everyone, rounds=1, policy=Policy(deadline=1.0)), tmp_path / "run", pool)
@@ -340,7 +335,7 @@ def test_left_early(pool, expected, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         go(tiny(FedAvg()), tmp_path / "run", pool, listen=interrupt)
-    assert soon(lambda: unused(pool))
+    assert pool.files == []
     assert go(tiny(FedAvg()), tmp_path / "run", pool)["model_sha256"] == expected
 
 
@@ -385,7 +380,7 @@ def test_shared_memory_is_full(tmp_path):
 
 def test_close():
     pool = Counting(2)
-    pids, folder = pool.pids, pool._folder
+    pids, folder = pool.pids, pool.folder
     assert folder.is_dir()
     os.kill(pids[0], signal.SIGSTOP)  # even one that cannot hear
     pool.close()
@@ -414,41 +409,28 @@ def test_script_without_a_main_guard(expected, tmp_path):
 
 
 AS_THE_COMMAND_LINE = """
-import gc, json, os, signal, subprocess, sys
+import json, os, sys
 from pathlib import Path
-from wayfare.machine import opened
+from wayfare.engines import open_engine
 
-searched = []
-gc.callbacks.append(lambda phase, info: searched.append(len(gc.get_objects())))
 held = open("held", "w")
-signal.signal(signal.SIGTERM, lambda *_: None)
-with opened("pool", 2) as pool:
-    searched = max(searched, default=0)
-    gc.callbacks.clear()
+with open_engine("pool", 2) as pool:
     from faults import go, tiny
     from wayfare.strategies.fedavg import FedAvg
-    nursery = pool._crew[0].nursery
-    first = nursery._process
-    models = [go(tiny(FedAvg()), Path("first"), pool)["model_sha256"]]
-    open_files = {os.readlink(file) for file in Path(f"/proc/{pool._crew[0].pid}/fd").iterdir()}
-    said = os.environ.get("OMP_NUM_THREADS")
-    os.kill(pool._crew[0].pid, signal.SIGTERM)
-    first.kill()
-    first.wait()
-    models.append(go(tiny(FedAvg()), Path("second"), pool)["model_sha256"])
+
+    model = go(tiny(FedAvg()), Path("first"), pool)["model_sha256"]
+    process = Path(f"/proc/{pool.processes.workers[0].process.pid}")
     print(json.dumps({
-        "models": models, "copy": not isinstance(first, subprocess.Popen), "status": first.poll(),
-        "then a program": isinstance(nursery._process, subprocess.Popen), "born": nursery.born,
-        "held": str(Path("held").resolve()) in open_files, "stdin": os.devnull in open_files, "said": said,
-        "same group": os.getpgid(nursery._process.pid) == os.getpgid(0),
-        "searched": searched, "frozen": gc.get_freeze_count(),
+        "model": model, "held": held.name in {Path(os.readlink(file)).name for file in (process / "fd").iterdir()},
+        "threads": len(list((process / "task").iterdir())),
+        "own": os.environ.get("OMP_NUM_THREADS"), "main": sys.modules["__main__"].__file__.endswith("script.py"),
     }))
 """
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux: what a process has open is read in /proc")
-def test_a_process_without_torch_is_copied(expected, tmp_path):
-    """As the command line is: torch is imported once. What such a copy must not keep, and a nursery after its death."""
+def test_workers_inherit_nothing_that_is_open(expected, tmp_path):
+    """Nor is anything changed in the process that starts them: its environment, its main module."""
     (tmp_path / "script.py").write_text(AS_THE_COMMAND_LINE)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     environment.pop("OMP_NUM_THREADS", None)
@@ -457,49 +439,65 @@ def test_a_process_without_torch_is_copied(expected, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    # what torch brings, some 300,000 objects, is not looked through for garbage: that takes a tenth of a second
-    assert told.pop("searched") < 50_000 < told.pop("frozen")
-    assert told == {
-        "models": [expected, expected], "copy": True, "status": -signal.SIGKILL, "then a program": True, "born": 2,
-        "held": False, "stdin": True, "said": None, "same group": False,
-    }  # fmt: skip
+    assert told == {"model": expected, "held": False, "threads": 2, "own": None, "main": True}
 
 
-def test_a_dead_nursery_is_replaced_with_all_its_workers(pool, expected, tmp_path):
+def test_a_dead_fork_server_is_started_again(pool, expected, tmp_path):
     before, replaced = pool.pids, pool.replaced
-    os.kill(pool._crew[0].nursery._process.pid, signal.SIGKILL)
-    assert soon(lambda: all(gone(pid) for pid in before))
+    server = forkserver._forkserver._forkserver_pid
+    for pid in (server, *before):
+        os.kill(pid, signal.SIGKILL)
+    assert soon(lambda: all(gone(pid) for pid in (server, *before)))
     assert go(tiny(FedAvg()), tmp_path / "run", pool)["model_sha256"] == expected
     assert pool.replaced == replaced + 2
-    assert set(pool.pids).isdisjoint({*before, None})
+    assert set(pool.pids).isdisjoint(before)
+    assert forkserver._forkserver._forkserver_pid != server
 
 
-def test_a_stopped_worker_is_stopped_once(pool):
+def test_a_stopped_worker_is_stopped_once(monkeypatch):
     """Its number among processes may be another's by then."""
-    worker = pool._crew[0].nursery.hire()
-    pid = worker.pid
+    worker = Worker()
+    pid = worker.process.pid
     assert not gone(pid)
-    worker.stop()
+    assert worker.stop() == -signal.SIGKILL
     assert gone(pid)
-    assert worker.pid == 0
+    monkeypatch.setattr(os, "kill", None)  # not to be called any more
     assert worker.stop() == -signal.SIGKILL
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux: the kernel ends orphaned workers")
+def test_interrupted_by_the_keyboard(pool, tmp_path):
+    """Ctrl-C reaches all processes of a terminal. Only the one that was started says so, and the others end with it."""
+    everyone = ("c0", "c1", "c2", "c3")
+    parent = subprocess.Popen(
+        **script(tmp_path, everyone, 600.0), start_new_session=True, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert soon(lambda: len(list((tmp_path / "marks").iterdir())) >= 2, 120)
+        workers = descendants(parent.pid)
+        os.killpg(parent.pid, signal.SIGINT)
+        _, said = parent.communicate(timeout=60)
+    finally:
+        parent.kill()
+        parent.wait()
+    assert said.count("Traceback (most recent call last)") == 1 and said.endswith("KeyboardInterrupt\n")
+    assert soon(lambda: all(gone(pid) for pid in workers))
+    assert not list(pool.folder.parent.glob(f"wayfare-{parent.pid}-*"))
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux: processes are found in /proc")
 @pytest.mark.parametrize("ready", [False, True], ids=["while they start", "while they train"])
 def test_killed_parent_leaves_no_workers(pool, tmp_path, ready):
     """Workers end with the process that started them, and the next pool clears their memory away."""
-    everyone, place = ("c0", "c1", "c2", "c3"), pool._folder.parent
+    everyone, place = ("c0", "c1", "c2", "c3"), pool.folder.parent
     marks, parent = tmp_path / "marks", subprocess.Popen(**script(tmp_path, everyone, 600.0))
     try:
         if ready:
             assert soon(lambda: len(list(marks.iterdir())) >= 2, 120)
-        else:  # round 0 is done, and the first devices of round 1 are dealt to workers that are not there yet
-            assert soon(lambda: (tmp_path / "out" / "rounds.jsonl").exists(), 120)
-            assert soon(lambda: list(place.glob(f"wayfare-{parent.pid}-*/message-*")))
-            time.sleep(0.3)  # now their orders are in the pipe
+        else:  # the fork server imports, and the first worker is ordered from it
+            assert soon(lambda: len(descendants(parent.pid)) >= 2, 120)
+            assert soon(lambda: (tmp_path / "out" / "environment.json").exists(), 120)
         workers = descendants(parent.pid)
-        assert len(workers) == 3 if ready else workers  # two of them, and the nursery; or it has yet to fork them
+        assert len(workers) == 4 if ready else workers  # two of them, the fork server and Python's resource tracker
     finally:
         parent.kill()
         parent.wait()
@@ -508,5 +506,5 @@ def test_killed_parent_leaves_no_workers(pool, tmp_path, ready):
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert not left
-    shared.folder().rmdir()
+    shared.make_folder().rmdir()
     assert not list(place.glob(f"wayfare-{parent.pid}-*"))

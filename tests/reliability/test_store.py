@@ -12,11 +12,11 @@ import torch
 
 from faults import complete_lines, go, outcome, tiny
 from wayfare.core.bundle import Bundle, digest
+from wayfare.core.errors import DataError, StoreError, WayfareError
 from wayfare.core.memory import Memories
 from wayfare.core.store import Store
-from wayfare.data.partition.split import load_split
-from wayfare.errors import DataError, StoreError, WayfareError
 from wayfare.experiment import Evaluation
+from wayfare.partition.split import load_split
 from wayfare.runner import resume
 from wayfare.strategies.scaffold import Scaffold
 
@@ -208,7 +208,7 @@ def test_flipped_memory(tmp_path, figure):
     damages += [data[:size] for size in range(0, len(data), 50)]
     for damaged in damages:
         path.write_bytes(damaged)
-        with pytest.raises(StoreError, match=r"damaged.*Delete it to let device 'phone/1 ' start anew"):
+        with pytest.raises(StoreError, match=r"damaged.*Delete it to let device 'phone/1 ' start over"):
             memories.load("phone/1 ", 4)
     path.write_bytes(data)
     assert memories.load("phone/1 ", 4)

@@ -7,16 +7,17 @@ from pathlib import Path
 import numpy as np
 
 from toy import Lab, bits, line, weight
+from wayfare.clients import POOLED, Clients
 from wayfare.core.protocols import Training
-from wayfare.data.partition.split import Split
-from wayfare.experiment import POOLED, Crowd, Evaluation, Experiment
+from wayfare.experiment import Evaluation, Experiment
+from wayfare.partition.split import Split
 from wayfare.strategies.centralised import Centralised
 from wayfare.strategies.fedavg import FedAvg
 
 
-def pooled(lab: Lab, crowd: Crowd) -> Lab:
+def pooled(lab: Lab, crowd: Clients) -> Lab:
     """The lab with the experiment's own crowd in it, which has one member."""
-    lab.people = crowd.clients
+    lab.people = crowd.population
     lab.people.size_of = crowd.size_of
     lab.bench.clients = crowd.client
     return lab
@@ -26,11 +27,11 @@ def test_two_rounds_by_hand(tmp_path: Path) -> None:
     # all targets 4, 1, 1, 2 have the mean 2: w <- (w + 2)/2 gives 1, then 1.5, whoever had which
     toy, parts = line([4.0], [1.0, 1.0], [2.0])
     experiment = Experiment(strategy=Centralised(), evaluation=Evaluation(holdout=0.0))
-    crowd = experiment.crowd(Split.from_parts(parts))
+    crowd = experiment.clients(Split.from_parts(parts))
     first, second = pooled(Lab((toy, parts), Centralised(), tmp_path), crowd).play(rounds=2)
     assert (weight(first.state), weight(second.state)) == (1, 1.5)
-    assert first.traffic.clients == [POOLED]
-    assert first.traffic.examples == 4
+    assert first.gate.clients == [POOLED]
+    assert first.gate.examples == 4
     # FedAvg takes the same first step here, the mean over clients weighted by examples being the mean over samples
     assert weight(Lab((toy, parts), FedAvg(), tmp_path / "fedavg").play()[0].state) == 1
 
@@ -38,9 +39,9 @@ def test_two_rounds_by_hand(tmp_path: Path) -> None:
 def test_held_out_and_validation_samples_are_not_pooled() -> None:
     parts = [np.arange(10 * i, 10 * i + 10) for i in range(5)]
     experiment = Experiment(strategy=Centralised(), evaluation=Evaluation(holdout=0.2, validation_clients=1))
-    crowd = experiment.crowd(Split.from_parts(parts))
+    crowd = experiment.clients(Split.from_parts(parts))
     everyone = crowd.client(POOLED)
-    held_out = {int(i) for id in crowd.judges() for i in crowd.client(id).holdout}
+    held_out = {int(i) for id in crowd.evaluation_clients() for i in crowd.client(id).holdout}
     aside = {int(i) for id in crowd.validation for i in crowd.client(id).train}
     assert len(held_out) == 4 * 2 and len(aside) == 10
     assert set(everyone.train.tolist()) == set(range(50)) - held_out - aside

@@ -24,11 +24,11 @@ def test_two_rounds_by_hand_weighted_by_examples(tmp_path: Path) -> None:
     # round 2: c0 (0.875+4)/2 = 2.4375, c1 (0.875+1)/2 = 0.9375; mean (2.4375 + 3*0.9375)/4 = 1.3125
     assert weight(second.state) == 1.3125
     # the losses before the step: (0-4)^2/2 = 8 over 1 example, (0-1)^2/2 = 0.5 over 3
-    assert first.traffic.loss == 1 * 8 + 3 * 0.5
-    assert first.traffic.examples == 4
+    assert first.gate.loss == 1 * 8 + 3 * 0.5
+    assert first.gate.examples == 4
     # one float32 each way and per client, and the values n, steps, loss, round, cold, kept of 8 bytes going up
-    assert first.traffic.bytes_down == 2 * 4
-    assert first.traffic.bytes_up == 2 * (4 + 6 * 8)
+    assert first.gate.bytes_down == 2 * 4
+    assert first.gate.bytes_up == 2 * (4 + 6 * 8)
 
 
 def test_one_round_by_hand_weighted_alike(tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ from torch.nn.functional import normalize
 from paired import Drawn, pairs
 from toy import ONE_BATCH, Lab
 from wayfare.core.bundle import Bundle, digest
+from wayfare.core.errors import ConfigError, WayfareError
 from wayfare.core.protocols import Client, Training
-from wayfare.errors import ConfigError, WayfareError
 from wayfare.strategies._memory import class_means, cluster, matched, present, scattered
 from wayfare.strategies.fedavg import FedAvg
-from wayfare.strategies.fedcafe import MEMORY, Enhanced, FedCAFE, Terms, lawful, similarity
+from wayfare.strategies.fedcafe import MEMORY, CafeTerms, Enhanced, FedCAFE, lawful, similarity
 
 OFF = FedCAFE(enhancement=False, lambda_e=0, lambda_c=0, lambda_p=0, aggregation="off")
 # c0: classes a, a, b, b; c1: a, a and nothing else. W = I: raw features are the inputs.
@@ -51,7 +51,7 @@ def one(strategy: FedCAFE, raw: tuple[float, float], memory: list[list[float]], 
     net.memory.copy_(torch.tensor(memory))
     guides = {view: torch.tensor([[9.0, 9.0], [9.0, 9.0], z]) for view, z in received.items()}
     batch = task.batch(Client("c0", parts[0], parts[0][:0]), np.array([2]), "image")
-    return net, Terms(strategy, net, guides), task.forward(net, batch), batch
+    return net, CafeTerms(strategy, net, guides), task.forward(net, batch), batch
 
 
 # ---- the client
@@ -136,7 +136,7 @@ def test_each_switch_changes_only_its_own_term(tmp_path: Path) -> None:
         net = strategy.prepare(task, task.network())
         net.memory.copy_(torch.randn(6, 8))
         batch = task.batch(client, np.arange(10), "image")
-        value = Terms(strategy, net, guides)(task.forward(net, batch), batch)
+        value = CafeTerms(strategy, net, guides)(task.forward(net, batch), batch)
         found = torch.autograd.grad(value, list(net.parameters()), allow_unused=True)
         return torch.cat([(0 * p if g is None else g).flatten() for g, p in zip(found, net.parameters())]).detach()
 
@@ -359,7 +359,7 @@ def test_the_order_of_replies_does_not_matter(settings: Any) -> None:
 
 def test_settings_and_batches_that_are_refused(tmp_path: Path) -> None:
     for settings in ({"temperature": 0.0}, {"lambda_e": -1.0}, {"least": 0}):
-        with pytest.raises(ConfigError, match=f"strategy.{next(iter(settings))} = .* is wanted"):
+        with pytest.raises(ConfigError, match=f"strategy.{next(iter(settings))} = .*: expected"):
             FedCAFE(**settings)  # type: ignore[arg-type]
     _, terms, output, batch = one(FedCAFE(), (3, 4), [[1, 0], [0, 1]], image=(1, 0), text=(1, 0))
     with pytest.raises(TypeError, match=r"Batch\.rows"):
@@ -374,6 +374,6 @@ def test_features_of_zero_have_a_bounded_gradient() -> None:
     net = strategy.prepare(task, task.network())
     raw = torch.zeros(1, 2, requires_grad=True)
     batch = task.batch(Client("c0", parts[0], parts[0][:0]), np.array([0]), "text")
-    value = Terms(strategy, net, {"image": torch.ones(1, 2), "text": torch.zeros(1, 2)}).of("text", raw, batch)
+    value = CafeTerms(strategy, net, {"image": torch.ones(1, 2), "text": torch.zeros(1, 2)}).of("text", raw, batch)
     (gradient,) = torch.autograd.grad(value, raw)
     assert bool(gradient.isfinite().all()) and gradient.norm() < 1e4

@@ -14,8 +14,8 @@ import torch
 from paired import Drawn, pairs
 from toy import Lab, Toy, bits, cloud, weight
 from wayfare.core.bundle import Bundle
+from wayfare.core.errors import ConfigError
 from wayfare.core.protocols import Training
-from wayfare.errors import ConfigError
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.fedcmr import FedCMR, classes_held
 
@@ -111,7 +111,7 @@ def test_without_losses_classes_and_correction_it_is_near_fedavg(tmp_path: Path)
 
 def test_what_is_refused(tmp_path: Path) -> None:
     for settings in ({"share": 0.0}, {"share": 1.5}, {"sharpness": -1.0}):
-        with pytest.raises(ConfigError, match=f"strategy.{next(iter(settings))} = .* wanted"):
+        with pytest.raises(ConfigError, match=f"strategy.{next(iter(settings))} = .* expected"):
             replace(FedCMR(), **settings)
     with pytest.raises(ConfigError, match="no layer called 'hash'"):
         Lab(cloud(4), FedCMR(scope="hash_layer"), tmp_path)

@@ -129,7 +129,7 @@ def test_weights_never_reach_the_server(tmp_path: Path) -> None:
     lab = Lab(SINGLE, FedProto(), tmp_path)
     round = lab.play(rounds=2)[-1]
     assert bits(round.state)["model"] == bits(lab.start())["model"]
-    assert round.traffic.bytes_down == 2 * (3 * 2 + 3) * 4
+    assert round.gate.bytes_down == 2 * (3 * 2 + 3) * 4
 
 
 @pytest.mark.parametrize("counts", [[-5.0, 1, 0], [1e5, 1, 0]])

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from toy import ONE_BATCH, Lab, line, weight
+from wayfare.core.errors import ConfigError
 from wayfare.core.protocols import Training
 from wayfare.core.seeds import rng_for
-from wayfare.errors import ConfigError
 from wayfare.strategies.fedvc import FedVC
 
 

@@ -19,7 +19,7 @@ def test_two_rounds_by_hand(tmp_path: Path) -> None:
 
 def test_no_weights_travel(tmp_path: Path) -> None:
     lab = Lab(line([4.0], [1.0]), Local(), tmp_path)
-    traffic = lab.play()[0].traffic
+    traffic = lab.play()[0].gate
     assert not lab.strategy.send(lab.start(), "c0")
     assert lab.strategy.expects(lab.start()) == {}
     assert traffic.bytes_down == 0
@@ -33,7 +33,7 @@ def test_who_was_not_asked_goes_on_where_it_was(tmp_path: Path) -> None:
     lab = Lab(line(*[[4.0]] * 6), Local(), tmp_path)
     rounds = lab.play(4, Server(per_round=2))
     for position in range(6):
-        times = sum(f"c{position}" in r.traffic.clients for r in rounds)
+        times = sum(f"c{position}" in r.gate.clients for r in rounds)
         expected = 4 - 4 / 2**times  # the distance to 4 is halved each time
         memory = lab.memory(f"c{position}", 4)
         assert (weight(memory) if memory else 0.0) == expected

@@ -14,8 +14,8 @@ from torch import Tensor
 from paired import Drawn, pairs
 from toy import Lab, cloud, line, weight
 from wayfare.core.bundle import Bundle, Weights, digest
+from wayfare.core.errors import ConfigError
 from wayfare.core.protocols import Training
-from wayfare.errors import ConfigError
 from wayfare.strategies.plfedcmh import PLFedCMH, layer_shares
 from wayfare.topologies.server import Server
 
@@ -103,7 +103,7 @@ def test_only_those_who_took_part_are_updated(lab: Lab) -> None:
 def test_newcomers_get_the_mean_and_then_a_column(tmp_path: Path) -> None:
     lab = Lab(labelled([2.0], [4.0], [6.0]), PLAIN, tmp_path)
     one, two, three = lab.play(rounds=3, topology=Server(per_round=2))
-    asked = [sorted(r.traffic.clients) for r in (one, two, three)]
+    asked = [sorted(r.gate.clients) for r in (one, two, three)]
     assert set(asked[0]) != {"c0", "c1", "c2"} and {c for r in asked for c in r} == {"c0", "c1", "c2"}
     assert [one.state.values[f"column:{c}"] for c in asked[0]] == [0, 1]  # in the order of their names
     (late,) = {"c0", "c1", "c2"} - set(asked[0])
@@ -132,7 +132,7 @@ def test_too_many_clients_are_refused_before_anybody_trains(tmp_path: Path) -> N
     lab = Lab(cloud(2, 2, 2), PLFedCMH(most=2), tmp_path)
     with pytest.raises(ConfigError, match=r"each of the 3 clients on the server, at most 2 \(strategy.most\)"):
         lab.play()
-    with pytest.raises(ConfigError, match=r"strategy.width = 0: at least 1"):
+    with pytest.raises(ConfigError, match=r"strategy.width = 0: expected at least 1"):
         PLFedCMH(width=0)
 
 

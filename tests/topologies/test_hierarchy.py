@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from toy import Lab, bits, cloud, line, weight
+from wayfare.core.errors import ConfigError, DeviceError
 from wayfare.core.protocols import Policy, Training
-from wayfare.errors import ConfigError, DeviceError
 from wayfare.strategies.fedadagrad import FedAdagrad
 from wayfare.strategies.fedadam import FedAdam
 from wayfare.strategies.fedavg import FedAvg
@@ -61,7 +61,7 @@ def test_one_group_that_always_meets_is_a_server_to_the_bit(strategy, tmp_path) 
     server = Lab(cloud(*SIZES), strategy, tmp_path / "server", TRAINING).play(4, Server())
     groups = Lab(cloud(*SIZES), strategy, tmp_path / "groups", TRAINING, groups=["one"] * 4).play(4, Hierarchy())
     for one, other in zip(server, groups, strict=True):
-        assert one.traffic.clients == other.traffic.clients == ["c0", "c1", "c2", "c3"]
+        assert one.gate.clients == other.gate.clients == ["c0", "c1", "c2", "c3"]
         # whatever a device is told, and what the server goes on from, is the same
         told = set(strategy.send(one.state, "c0").tensors) | {"model"}
         assert {s: bits(one.state)[s] for s in told} == {s: bits(other.state)[s] for s in told}
@@ -74,7 +74,7 @@ def test_with_clients_drawn_as_usual_it_is_a_server_up_to_rounding(tmp_path) -> 
 
     server = Lab(cloud(*SIZES), FedAvg(), tmp_path / "server", TRAINING).play(3, Server())
     groups = Lab(cloud(*SIZES), FedAvg(), tmp_path / "groups", TRAINING).play(3, Hierarchy(groups=1))
-    assert server[0].traffic.clients != groups[0].traffic.clients  # the same ones, in another order
+    assert server[0].gate.clients != groups[0].gate.clients  # the same ones, in another order
     for name, tensor in server[-1].state["model"].items():
         torch.testing.assert_close(groups[-1].state["model"][name], tensor, rtol=1e-5, atol=1e-6)
 
@@ -140,7 +140,7 @@ def test_it_continues_from_any_state(tmp_path) -> None:
 def test_sampling_is_per_group_and_depends_on_seed_and_round_only(tmp_path) -> None:
     topology = Hierarchy(groups=3, per_group=2)
     labs = [Lab(line(*[[float(i)]] * 12), s, tmp_path / str(i)) for i, s in enumerate([FedAvg(), FedAvgM()])]
-    drawn = [[r.traffic.clients for r in lab.play(4, topology)] for lab in labs]
+    drawn = [[r.gate.clients for r in lab.play(4, topology)] for lab in labs]
     assert drawn[0] == drawn[1]
     members = [{f"c{i}" for i in group} for group in topology.members(labs[0].people, 0)]
     for clients in drawn[0]:
@@ -208,7 +208,7 @@ def test_a_group_below_quorum_stays_where_it_was(tmp_path, weighting) -> None:
     assert [weight(one.state, s) for s in ("model@0", "model@1", "model")] == [2, 0, 0]
     assert not one.void
     assert (one.state.values["examples@0"], one.state.values["examples@1"]) == (1, 0)
-    assert {(r["device"], r["group"]) for r in one.traffic.refused} == {("c2", "1"), ("c3", "1")}
+    assert {(r["device"], r["group"]) for r in one.gate.refused} == {("c2", "1"), ("c3", "1")}
     # round 2: x goes to 3 and reports alone: what c1 did in a round that did not count has no weight
     assert [weight(two.state, s) for s in ("model@0", "model@1", "model")] == [3, 3, 3]
 
@@ -225,7 +225,7 @@ def test_a_round_void_in_every_group_changes_nothing(strategy, tmp_path) -> None
     lab.people.parts = emptied(full, 0, 1, 3, 4)[1]
     (round,) = lab.play(3, topology, first=3, state=state)
     assert round.void
-    assert len(round.traffic.refused) == 4
+    assert len(round.gate.refused) == 4
     assert bits(round.state) == bits(state)
     assert round.state.values == state.values
 
@@ -236,14 +236,14 @@ def test_a_group_that_cannot_at_all_does_not_end_the_run(tmp_path) -> None:
     (round,) = lab.play(1, Hierarchy())
     assert [weight(round.state, s) for s in ("model@0", "model@1", "model")] == [2, 2, 2]
     assert not round.void
-    assert round.traffic.refused[0]["device"] == "c1"
+    assert round.gate.refused[0]["device"] == "c1"
 
 
 def test_when_no_group_can_the_round_is_void_and_says_why(tmp_path) -> None:
     lab = Lab(emptied(line([4.0], [1.0]), 0, 1), FedAvg(), tmp_path, policy=Policy(), groups=["x", "y"])
     (round,) = lab.play(1, Hierarchy())
     assert [weight(round.state, s) for s in ("model@0", "model@1", "model")] == [0, 0, 0]
-    assert round.void and "holds no training samples" in str(round.traffic.failure)
+    assert round.void and "holds no training samples" in str(round.gate.failure)
 
 
 def test_a_fault_stops_the_run_if_so_wished(tmp_path) -> None:

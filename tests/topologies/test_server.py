@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from toy import Lab, bits, cloud, line, weight
+from wayfare.core.errors import ConfigError, DeviceError
 from wayfare.core.protocols import Policy, Training
-from wayfare.errors import ConfigError, DeviceError
 from wayfare.strategies.fedadam import FedAdam
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.fedavgm import FedAvgM
@@ -18,7 +18,7 @@ LENIENT = Policy(quorum=0.5)
 
 
 def asked(rounds):
-    return [round.traffic.clients for round in rounds]
+    return [round.gate.clients for round in rounds]
 
 
 def test_everyone_is_asked_unless_told_otherwise(tmp_path) -> None:
@@ -71,8 +71,8 @@ def test_a_void_round_changes_nothing(strategy, tmp_path) -> None:
     for round in rounds:
         assert bits(round.state) == bits(before)
         assert round.state.values == before.values == {"population": 3}
-        assert [r["reason"].partition(":")[0] for r in round.traffic.refused] == ["failed", "failed"]
-        assert {r["device"] for r in round.traffic.refused} == {"c1", "c2"}
+        assert [r["reason"].partition(":")[0] for r in round.gate.refused] == ["failed", "failed"]
+        assert {r["device"] for r in round.gate.refused} == {"c1", "c2"}
 
 
 def test_a_round_with_a_quorum_goes_on_with_the_rest(tmp_path) -> None:
@@ -80,15 +80,15 @@ def test_a_round_with_a_quorum_goes_on_with_the_rest(tmp_path) -> None:
     lab = Lab(empty(line([4.0], [1.0], [1.0]), 2), FedAvg(), tmp_path, policy=LENIENT)
     (round,) = lab.play()
     assert (weight(round.state), round.void) == (1.25, False)
-    assert sorted(round.traffic.clients) == ["c0", "c1"]
-    assert [r["device"] for r in round.traffic.refused] == ["c2"]
+    assert sorted(round.gate.clients) == ["c0", "c1"]
+    assert [r["device"] for r in round.gate.refused] == ["c2"]
 
 
 def test_when_nobody_can_the_round_is_void_and_says_why(tmp_path) -> None:
     lab = Lab(empty(line([4.0], [1.0]), 0, 1), FedAvg(), tmp_path, policy=LENIENT)
     (round,) = lab.play()
     assert (weight(round.state), round.void) == (0.0, True)
-    assert "holds no training samples" in str(round.traffic.failure) and "Traceback" in round.traffic.failure.detail
+    assert "holds no training samples" in str(round.gate.failure) and "Traceback" in round.gate.failure.detail
 
 
 def test_a_fault_stops_the_run_if_so_wished(tmp_path) -> None:

@@ -9,12 +9,12 @@ from math import hypot
 import numpy as np
 import pytest
 
-from wayfare.data.town import life, map, words
-from wayfare.data.town.acts import PLAYS, SPREAD, Cast
-from wayfare.data.town.camera.eye import eye_for, in_sight
-from wayfare.data.town.camera.figures import in_view
-from wayfare.data.town.camera.scene import thing_rows
-from wayfare.data.town.model import GROUND, Camera, City, Shot, Thing
+from wayfare.town import life, map, words
+from wayfare.town.acts import PLAYS, SPREAD, Cast
+from wayfare.town.camera.eye import eye_for, in_sight
+from wayfare.town.camera.figures import in_view
+from wayfare.town.camera.scene import thing_rows
+from wayfare.town.model import GROUND, Camera, City, Shot, Thing
 
 DAY = "2024-06-21"
 NOON = 12.5 * 3600

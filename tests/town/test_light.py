@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wayfare.data.town.camera.light import develop, light_for, sun_at
-from wayfare.data.town.model import Camera, Shot
+from wayfare.town.camera.light import develop, light_for, sun_at
+from wayfare.town.model import Camera, Shot
 
 NEUTRAL = Camera("neutral", 90, 1.5, (1.0, 1.0, 1.0), 1.0, 0.0, 0.0)
 

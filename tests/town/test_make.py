@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from wayfare.data import layouts
-from wayfare.data.town import make as making
-from wayfare.data.town.make import LAYOUTS, Size, Spec, Town, jpeg, make
-from wayfare.errors import ConfigError, DataError
+from wayfare.core.errors import ConfigError, DataError
+from wayfare.io import layouts
+from wayfare.town import make as making
+from wayfare.town.make import LAYOUTS, Size, Spec, Town, jpeg, make
 
 SMALLEST = Size(cities=2, blocks=3, residents=3, tourists=3, vehicles=2, signage=1, shots=24)
 

@@ -8,9 +8,9 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from wayfare.data.town import houses, map, plane, words
-from wayfare.data.town.model import GROUND, City
-from wayfare.errors import DataError
+from wayfare.core.errors import DataError
+from wayfare.town import houses, map, plane, words
+from wayfare.town.model import GROUND, City
 
 NAMES = [place.name for place in map.CITIES]
 
@@ -253,11 +253,11 @@ def test_districts_cover_the_city_without_overlap(cities: list[City]) -> None:
 
 def test_a_kilometre_north_is_nine_thousandths_of_a_degree() -> None:
     """At 45 degrees one degree of latitude is 111.13 km; on the equator 110.57 km, and of longitude 111.32 km."""
-    place = map.Place("somewhere", "Europe", 45.0, 8.0)
+    place = map.CitySite("somewhere", "Europe", 45.0, 8.0)
     latitude, longitude = map.to_latlon(place, 0.0, 1000.0)
     assert latitude - 45 == pytest.approx(1 / 111.13, rel=2e-4)
     assert longitude == pytest.approx(8.0, abs=1e-9)
-    equator = map.Place("elsewhere", "Africa", 0.0, 35.0)
+    equator = map.CitySite("elsewhere", "Africa", 0.0, 35.0)
     x, y = map.to_xy(equator, 0.01, 35.01)
     assert x == pytest.approx(1113.2, abs=0.1)
     assert y == pytest.approx(1105.7, abs=0.1)

@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wayfare.data.town import life, render
-from wayfare.data.town import map as town_map
-from wayfare.data.town.camera.facades import style
-from wayfare.data.town.model import GROUND, Camera, City, District, Shot, Thing, View
-from wayfare.data.town.site import SIZES
-from wayfare.data.town.words import SIGHTS, THING_CLASSES
+from wayfare.town import life, render
+from wayfare.town import map as town_map
+from wayfare.town.camera.facades import style
+from wayfare.town.model import GROUND, Camera, City, District, Shot, Thing, View
+from wayfare.town.site import SIZES
+from wayfare.town.words import SIGHTS, THING_CLASSES
 
 MIDDLE = 100.0  # where the toy town's camera stands, both ways
 CAMERA = Camera("plain", 90, 1.5, (1.0, 1.0, 1.0), 1.0, 0.0, 0.0)

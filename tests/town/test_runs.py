@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wayfare.data.town.runs import runs
+from wayfare.town.runs import runs
 
 
 def test_a_run_ends_where_another_number_or_another_row_begins() -> None:

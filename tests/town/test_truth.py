@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wayfare.data.town import words
-from wayfare.data.town.items import MIN_AREA, MIN_SMALL, gather
-from wayfare.data.town.labels import Scene, attributes, labels
-from wayfare.data.town.model import Camera, Part, Shot, Thing, Truth, View
-from wayfare.data.town.relations import Relation, candidates, choose
-from wayfare.data.town.tags import WORDS, write
-from wayfare.data.town.truth import ATTRIBUTES, LABELS, TAGS, describe, two_level
+from wayfare.town import words
+from wayfare.town.items import MIN_AREA, MIN_SMALL, gather
+from wayfare.town.labels import PictureFacts, attributes, labels
+from wayfare.town.model import Camera, PicturePart, Shot, Thing, Truth, View
+from wayfare.town.relations import ItemRelation, candidates, choose
+from wayfare.town.tags import WORDS, write
+from wayfare.town.truth import ATTRIBUTES, LABELS, TAGS, describe, two_level
 
 CAMERA = Camera("Pocket 1", 70.0, 1.6, (1.0, 1.0, 1.0), 1.0, 2.0, 0.1)
 SHOT = Shot(
@@ -23,18 +23,19 @@ SHOT = Shot(
     direction="Forward", pano=False, role="resident",
 )  # fmt: skip
 SURFACES = {
-    "s": Part("sky", None, 1e6), "b": Part("building", None, 20.0, 0), "B": Part("building", None, 5.0, 1),
-    "r": Part("road", None, 2.0), "p": Part("pavement", None, 2.0), "q": Part("square", None, 2.0),
-    "g": Part("grass", None, 2.0), "w": Part("water", None, 8.0), "t": Part("tree", None, 10.0),
-    "f": Part("fence", None, 7.0), "h": Part("hill", None, 300.0), "o": Part("flower", None, 5.0),
+    "s": PicturePart("sky", None, 1e6), "b": PicturePart("building", None, 20.0, 0),
+    "B": PicturePart("building", None, 5.0, 1),
+    "r": PicturePart("road", None, 2.0), "p": PicturePart("pavement", None, 2.0), "q": PicturePart("square", None, 2.0),
+    "g": PicturePart("grass", None, 2.0), "w": PicturePart("water", None, 8.0), "t": PicturePart("tree", None, 10.0),
+    "f": PicturePart("fence", None, 7.0), "h": PicturePart("hill", None, 300.0), "o": PicturePart("flower", None, 5.0),
 }  # fmt: skip
 
 
-def thing(number: int, kind: str, distance: float, doing: tuple[str, int] | None = None, z: float = 0.0) -> Part:
-    return Part(kind, Thing(number, kind, 0.0, 0.0, z, 1.0, 1.0, 1.0, 0.0, number, doing), distance)
+def thing(number: int, kind: str, distance: float, doing: tuple[str, int] | None = None, z: float = 0.0) -> PicturePart:
+    return PicturePart(kind, Thing(number, kind, 0.0, 0.0, z, 1.0, 1.0, 1.0, 0.0, number, doing), distance)
 
 
-def picture(art: str, scale: int = 4, colour: tuple[int, int, int] = (90, 90, 90), **things: Part) -> View:
+def picture(art: str, scale: int = 4, colour: tuple[int, int, int] = (90, 90, 90), **things: PicturePart) -> View:
     """A view: each letter of the art stands for `scale` x `scale` pixels of a surface, or of the thing of that name."""
     known = SURFACES | things
     rows = art.split()
@@ -316,7 +317,7 @@ def test_a_pair_seldom_has_two_predicates() -> None:
     person, ground = 0, [one.kind for one in seen].index("pavement")
     twice = [(person, ground, "walking on"), (person, ground, "crossing")]
     both = sum(
-        len(choose([Relation(*one) for one in twice], seen, segments.shape, np.random.default_rng(number))) == 2
+        len(choose([ItemRelation(*one) for one in twice], seen, segments.shape, np.random.default_rng(number))) == 2
         for number in range(500)
     )
     assert 110 <= both <= 190  # three pictures in ten
@@ -325,7 +326,7 @@ def test_a_pair_seldom_has_two_predicates() -> None:
 def test_a_plainer_word_is_used_now_and_then() -> None:
     view = picture(STREET, X=thing(1, "person", 6.0, ("walking on", -1)))
     seen, segments = gather(view)
-    found = [Relation(0, [one.kind for one in seen].index("pavement"), "walking on")]
+    found = [ItemRelation(0, [one.kind for one in seen].index("pavement"), "walking on")]
     said = [choose(found, seen, segments.shape, np.random.default_rng(number))[0].predicate for number in range(500)]
     assert set(said) == {"walking on", "on"}
     assert 25 <= said.count("on") <= 80  # a tenth
@@ -402,7 +403,7 @@ def test_the_same_shot_view_and_seed_give_the_same_truth() -> None:
 
 def of(view: View, **circumstances: Any) -> tuple[set[str], set[str]]:
     seen, segments = gather(view)
-    scene = Scene(replace(SHOT, **circumstances), seen, segments, view.pixels)
+    scene = PictureFacts(replace(SHOT, **circumstances), seen, segments, view.pixels)
     return set(labels(scene)), set(attributes(scene))
 
 

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from scipy.spatial import ConvexHull, cKDTree
 
-from wayfare.data import traces
-from wayfare.data.town import map, photographing, walkers
-from wayfare.data.town.model import GROUND, City, Shot, Thing
-from wayfare.data.town.walkers import ROLES, Walkers, population
-from wayfare.data.town.ways import Outing, Track, Ways
-from wayfare.data.town.write import traces as writer
+from wayfare.encounters import traces
+from wayfare.town import map, photographing, walkers
+from wayfare.town.model import GROUND, City, Shot, Thing
+from wayfare.town.walkers import ROLES, Walkers, population
+from wayfare.town.ways import Outing, Track, Ways
+from wayfare.town.write import traces as writer
 
 PLACES = (("quellmar", 0), ("wirrabeck", 1))  # one on each side of the equator
 
@@ -254,7 +254,7 @@ def test_cameras_turn_to_people_who_do_something(monkeypatch: pytest.MonkeyPatch
 
     crowd = [person(13, 14, "eating"), person(10, 14, "walking on"), person(10, 2, "kicking"), person(11, 10, "eating")]
     monkeypatch.setattr(photographing.life, "crowds", lambda _, moments, *__: [tuple(crowd)] * len(moments))
-    album = photographing._Album(corner(), 0, lambda *_: (), "2024-06-21")
+    album = photographing._ShotPlan(corner(), 0, lambda *_: (), "2024-06-21")
     points, times = np.array([[10.0, 10.0]]), np.array([0.0])
     scene = photographing._Scene(times, points, np.array([0.0]), "Forward")
     # 3 m east and 4 m north is atan(3/4) = 36.87 degrees; behind one's back, too near, or only walking do not count

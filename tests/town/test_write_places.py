@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from wayfare.data import exif, msls, photos
-from wayfare.data.images import decode
-from wayfare.data.places import Group
-from wayfare.data.town.model import Camera, Photo, Shot, Truth, View
-from wayfare.data.town.write import msls as write_msls
-from wayfare.data.town.write import photos as write_photos
+from wayfare.io import exif
+from wayfare.io.images import decode
+from wayfare.places.data import msls, photos
+from wayfare.places.data.place_photos import Group
+from wayfare.town.model import Camera, Photo, Shot, Truth, View
+from wayfare.town.write import msls as write_msls
+from wayfare.town.write import photos as write_photos
 
 CAMERA = Camera("Aurora 5", 70.0, 1.6, (1.0, 1.0, 1.0), 1.0, 1.0, 0.1)
 CITIES = {"norr": (59.3, 18.0), "sur": (-33.4, -70.6)}  # north-east and south-west: all signs occur

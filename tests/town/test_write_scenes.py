@@ -14,18 +14,22 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from wayfare.data import celeba, cifar, fashion, mirflickr, psg, super_classes
-from wayfare.data.images import decode
-from wayfare.data.scene_graphs import read_panoptic
-from wayfare.data.town.model import Camera, Item, Part, Photo, Shot, Truth, View
-from wayfare.data.town.truth import ATTRIBUTES, LABELS
-from wayfare.data.town.words import CLASSES, PREDICATE_CLASSES, SIGHTS, THING_CLASSES
-from wayfare.data.town.write import celeba as write_celeba
-from wayfare.data.town.write import cifar as write_cifar
-from wayfare.data.town.write import fashion as write_fashion
-from wayfare.data.town.write import mirflickr as write_mirflickr
-from wayfare.data.town.write import psg as write_psg
-from wayfare.data.town.write.crops import held_out, square_crop
+from wayfare.attributes.data import celeba
+from wayfare.hashing.data import fashion, mirflickr
+from wayfare.io.findings import Problems
+from wayfare.io.images import decode
+from wayfare.objects.data import cifar
+from wayfare.scenes.data import psg, super_classes
+from wayfare.scenes.data.scene_graphs import read_panoptic
+from wayfare.town.model import Camera, Item, Photo, PicturePart, Shot, Truth, View
+from wayfare.town.truth import ATTRIBUTES, LABELS
+from wayfare.town.words import CLASSES, PREDICATE_CLASSES, SIGHTS, THING_CLASSES
+from wayfare.town.write import celeba as write_celeba
+from wayfare.town.write import cifar as write_cifar
+from wayfare.town.write import fashion as write_fashion
+from wayfare.town.write import mirflickr as write_mirflickr
+from wayfare.town.write import psg as write_psg
+from wayfare.town.write.crops import held_out, square_crop
 
 HEIGHT, WIDTH = 48, 64
 CAMERA = Camera("phone", 70.0, 1.6, (1.0, 1.0, 1.0), 1.0, 0.0, 0.0)
@@ -54,7 +58,7 @@ def photo(number: int, walk: int, kinds: tuple[str, ...], **facts: Any) -> Photo
     items.append(Item("sky", (0, 0, WIDTH - 2, HEIGHT), sky, len(kinds)))
     colours = np.array([*(COLOURS[item.kind] for item in items), (0, 0, 0)], np.uint8)
     pixels = colours[segments]
-    parts = tuple(Part(item.kind, None, 5.0) for item in items)
+    parts = tuple(PicturePart(item.kind, None, 5.0) for item in items)
     truth = Truth(
         items=tuple(items),
         relations=facts.get("relations", ((0, 1, "beside"),) if len(kinds) > 1 else ()),
@@ -190,12 +194,12 @@ def test_mirflickr_there_and_back(tmp_path: Path) -> None:
     ]  # fmt: skip
     folder = write(tmp_path / "mirflickr", write_mirflickr, photos)
     assert mirflickr.recognises(folder)
-    found = mirflickr.load(folder, strict=True)
+    found = mirflickr.load(folder, problems=Problems(strict=True))
     assert found.numbers.tolist() == list(range(1, 61))
     assert found.vocabulary == ("sky", "brücke")  # under 45 and 30 of 60; each n... is under one
     common = (folder / "mirflickr" / "doc" / "common_tags.txt").read_text(encoding="utf-8")
     assert common == "sky 45\nbrücke 30\n"
-    assert found.bags()[:4].tolist() == [[0, 0], [1, 0], [1, 1], [1, 1]]
+    assert [tags.tolist() for tags in np.split(found.tags, found.tag_offsets[1:-1])[:4]] == [[], [0], [0, 1], [0, 1]]
     assert found.texts[3] == "sky brücke n3"
     assert found.classes == LABELS
     assert [found.classes[place] for place in np.flatnonzero(found.labels[1])] == ["dog", "sky"]
@@ -270,7 +274,7 @@ def test_fashion_there_and_back(tmp_path: Path) -> None:
     photos = many(120, walks=24)
     folder = write(tmp_path / "fashion", write_fashion, photos)
     assert fashion.recognises(folder)
-    pairs = fashion.load(folder, strict=True)
+    pairs = fashion.load(folder, problems=Problems(strict=True))
     assert pairs.images.shape == (120, 64, 64, 3)
     assert 18 <= pairs.queries <= 25  # 24 walks of 5: 15 % are 18
     assert pairs.names is not None and pairs.words is not None
@@ -300,7 +304,7 @@ def test_words_are_about_the_thing(tmp_path: Path) -> None:
 def test_photographs_without_a_thing_give_no_pair(tmp_path: Path) -> None:
     assert write_fashion.take(tmp_path, tmp_path, 0, photo(0, 0, ()), b"") == {}
     folder = write(tmp_path / "fashion", write_fashion, [photo(0, 0, ()), *many(10, walks=2)])
-    assert len(fashion.load(folder, strict=True)) == 10
+    assert len(fashion.load(folder, problems=Problems(strict=True))) == 10
 
 
 # ---- Cutting out, keeping walks apart

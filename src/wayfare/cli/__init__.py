@@ -28,16 +28,16 @@ from wayfare.cli import (
     use,
 )
 from wayfare.cli.console import err
-from wayfare.errors import DeviceError, WayfareError, suggestion
+from wayfare.core.errors import DeviceError, WayfareError, suggestion
 
 _HELP = """Learning from photographs without collecting them.
 
 \b
-[bold]First:[/bold]
-  wayfare demo                       what it can do, on one page, in minutes
-  wayfare run quickstart             a small federation of your own
-  wayfare list recipes               what else is ready to run
-  wayfare COMMAND --help             what a command does, with examples
+[bold]Start here:[/bold]
+  wayfare demo                       everything it does, on one page, in minutes
+  wayfare run quickstart             train a small federation
+  wayfare list recipes               all experiments that are ready to run
+  wayfare COMMAND --help             help on a command, with examples
 """
 
 app = typer.Typer(

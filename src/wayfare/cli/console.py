@@ -6,32 +6,34 @@ import json
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from wayfare.errors import ConfigError, unknown
-from wayfare.reports.tables import human_bytes, human_seconds
+from wayfare.core.errors import ConfigError
+from wayfare.pages.tables import human_bytes, human_seconds
 
 out = Console()
 err = Console(stderr=True)
 
 Json = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object on standard output, the rest on standard error.")
+    bool,
+    typer.Option(
+        "--json", help="Print the result as one JSON object on standard output; messages go to standard error."
+    ),
 ]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="Change a setting of the recipe: training.lr=0.1, strategy.name=moon. Repeatable.",
+        help="Change a setting of the recipe, for example training.lr=0.1 or strategy.name=moon. Repeatable.",
         metavar="KEY=VALUE",
     ),
 ]
 Recipe = Annotated[
-    str, typer.Argument(help="A recipe: the path of a TOML file, or a name from [bold]wayfare list recipes[/bold].")
+    str, typer.Argument(help="The path of a TOML file, or a name from [bold]wayfare list recipes[/bold].")
 ]
 
 
@@ -44,33 +46,13 @@ def answer(result: dict[str, Any], as_json: bool, *shown: Any) -> None:
             out.print(item)
 
 
-def recipe_path(name: str) -> Path:
-    """The file behind a recipe's path or name."""
-    path = Path(name)
-    if path.suffix == ".toml" or path.exists():
-        return path
-    known = recipes()
-    if name not in known:
-        raise unknown("recipe", name, known, "give the path of a TOML file or a recipe's name")
-    return known[name]
-
-
-def recipes() -> dict[str, Path]:
-    """The recipes that come with Wayfare, and those in ./recipes."""
-    package = Path(__file__).resolve().parents[1]
-    found: dict[str, Path] = {}
-    for root in (package / "recipes", package.parents[1] / "recipes", Path("recipes")):
-        found |= {str(file.relative_to(root).with_suffix("")): file for file in sorted(root.glob("**/*.toml"))}
-    return found
-
-
 def parse_settings(pairs: list[str] | None) -> dict[str, Any]:
     """KEY=VALUE pairs; values are TOML, and plain words are text."""
     changes: dict[str, Any] = {}
     for pair in pairs or []:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
-            raise ConfigError(f"--set {pair!r}: KEY=VALUE is wanted, training.lr=0.1 for instance")
+            raise ConfigError(f"--set {pair!r}: expected KEY=VALUE, such as training.lr=0.1")
         try:
             changes[key.strip()] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
@@ -180,6 +162,24 @@ class TimeLeft:
         return "" if self.seconds is None else f"  about {human_seconds(self.seconds)} left in all"
 
 
+class WatchAll:
+    """Shows the progress of several runs, one after another."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress, self._left = progress, TimeLeft()
+        self._watch = Watch(None, 0, "")
+
+    def __call__(self, event: str, data: dict[str, Any]) -> None:
+        if event == "experiment":
+            self._left.begin(data["rounds"], data["waiting"])
+            label = f"[{data['number']}/{data['total']}] {data['name']}"
+            self._watch = Watch(self._progress, data["rounds"], label, self._left)
+        elif event == "finished":
+            self._left.end(data["seconds"])
+        else:
+            self._watch(event, data)
+
+
 def _shown(metrics: dict[str, float]) -> list[str]:
     scores = [name for name in metrics if not name.endswith("loss")]
     return scores or list(metrics)
@@ -187,11 +187,11 @@ def _shown(metrics: dict[str, float]) -> list[str]:
 
 @contextmanager
 def interruptible(how_to_go_on: str, kept: str = "every completed round") -> Iterator[None]:
-    """Ctrl-C ends cleanly and says how to go on."""
+    """Ctrl-C ends cleanly and says how to continue."""
     try:
         yield
     except KeyboardInterrupt:
-        err.print(f"[yellow]Interrupted.[/yellow] {kept.capitalize()} is kept. To go on:", highlight=False)
+        err.print(f"[yellow]Interrupted.[/yellow] {kept.capitalize()} is kept. To continue:", highlight=False)
         err.print(f"  {how_to_go_on}", markup=False, highlight=False, soft_wrap=True)
         raise
 

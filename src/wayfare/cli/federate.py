@@ -10,13 +10,14 @@ from typing import Annotated, Any
 
 import typer
 
-from wayfare.cli.console import Json, Settings, Watch, answer, err, interruptible, out, parse_settings, recipe_path
+from wayfare.cli.console import Json, Settings, Watch, answer, err, interruptible, out, parse_settings
 from wayfare.cli.federation_view import status_of, view, watched
 from wayfare.cli.runs import fresh_folder
-from wayfare.errors import ConfigError, WayfareError
-from wayfare.reports.record import Record
-from wayfare.reports.report import write_report
-from wayfare.reports.tables import run_table
+from wayfare.core.errors import ConfigError, WayfareError
+from wayfare.pages.record import Record
+from wayfare.pages.tables import run_table
+from wayfare.papers.files import recipe_path
+from wayfare.report import write_report
 
 _LOOK = 1.0  # seconds between two looks at a run
 
@@ -38,7 +39,7 @@ def keys(
     Give each node its own file of nodes/ and ca.crt. Without --host the certificate is for this machine only.
     """
     from wayfare.deploy.keys import make_keys
-    from wayfare.engines.flower_simulation import require
+    from wayfare.engines.flower.simulation import require
 
     require("flwr")
     made = make_keys(out, node or [], host or ["localhost", "127.0.0.1", "::1"], days)
@@ -62,15 +63,15 @@ def server(
 ) -> None:
     """Wait for nodes, then run an experiment with them.
 
-    The recipe's task.path is the server's own data: it says what the classes are, and is what the model is tested on.
+    The recipe's data.path is the server's own data: it says what the classes are, and is what the model is tested on.
     """
     from wayfare.deploy.server import Address, serve
     from wayfare.experiment import Experiment
 
     if resume and (recipe or set_ or out is None):
-        raise ConfigError("--resume goes on with the run in --out as it is: without --recipe and --set")
+        raise ConfigError("--resume continues the run in --out unchanged: leave out --recipe and --set")
     if not resume and not recipe:
-        raise ConfigError("--recipe is wanted: the experiment to run")
+        raise ConfigError("--recipe is missing: the experiment to run")
     changes = parse_settings(set_) | ({"rounds": rounds} if rounds is not None else {})
     experiment = None if resume else Experiment.read(recipe_path(recipe), changes)
     folder = out or fresh_folder(experiment.name if experiment else "")
@@ -80,7 +81,7 @@ def server(
     with interruptible(f"wayfare federate server --resume --out {folder}"), watched(folder, err):
         watch = Watch(None, experiment.rounds if experiment else rounds or 0, folder.name)
 
-        def hear(event: str, data: dict[str, Any]) -> None:
+        def notify(event: str, data: dict[str, Any]) -> None:
             if event == "listening":
                 err.print(f"waiting for {data['nodes']} nodes on {data['address']}", highlight=False)
             elif event == "node":
@@ -90,7 +91,14 @@ def server(
                 watch(event, data)
 
         summary = serve(
-            experiment, folder, Address.read(listen), certificates, nodes, wait, hear, rounds or 0 if resume else 0
+            experiment,
+            folder,
+            listen=Address.read(listen),
+            certificates=certificates,
+            nodes=nodes,
+            wait=wait,
+            notify=notify,
+            rounds=rounds or 0 if resume else 0,
         )
     answer(summary, json, run_table(Record.read(folder)), f"report: {write_report(folder)}")
 
@@ -102,9 +110,7 @@ def join(
     as_: Annotated[str, typer.Option("--as", help="This device's name; by default this machine's.")] = "",
     key: Annotated[Path | None, typer.Option(help="This node's private key.")] = None,
     authority: Annotated[Path | None, typer.Option(help="ca.crt; by default the one beside nodes/ or the key.")] = None,
-    home: Annotated[
-        Path | None, typer.Option(help="Where it keeps what it remembers; ~/.wayfare/nodes/NAME if not said.")
-    ] = None,
+    home: Annotated[Path | None, typer.Option(help="Where it keeps its state. Default: ~/.wayfare/nodes/NAME.")] = None,
 ) -> None:
     """Take part in a federation with a folder of photographs, until interrupted.
 
@@ -119,12 +125,12 @@ def join(
         beside = [key.parent / "ca.crt", key.parent.parent / "ca.crt"]
         authority = next((file for file in beside if file.is_file()), None)
     place = home or Path("~/.wayfare/nodes").expanduser() / name
-    node = Node(Address.read(server), photos, name, place, key, authority)
+    node = Node(Address.read(server), photos, name, place, key=key, authority=authority)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as services are stopped: all that was started ends too
     status = node.join()
     raise WayfareError(
-        f"Flower's node ended with status {status}: what it said is above. Where it could not be activated, the server "
-        "does not know its key: make it with `wayfare federate keys` in the folder that the server uses"
+        f"Flower's node ended with status {status}: see its output above. If it was not activated, the server does not "
+        "know its key: make it with `wayfare federate keys` in the folder that the server uses"
     )
 
 

@@ -13,9 +13,9 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from wayfare.errors import StoreError, WayfareError
-from wayfare.reports.record import Record
-from wayfare.reports.tables import human_bytes, human_seconds, plain
+from wayfare.core.errors import StoreError, WayfareError
+from wayfare.pages.record import Record
+from wayfare.pages.tables import human_bytes, human_seconds, plain
 
 _COLUMNS = {"device": "device", "name": "name", "samples": "samples", "replies": "replies", "now": "this round",
             "refused": "refused", "reason": "last reason"}  # fmt: skip
@@ -26,7 +26,7 @@ def status_of(run: Path) -> dict[str, Any]:
     """What is known of a federation."""
     nodes = run / "flower" / "nodes.json"
     if not nodes.exists():
-        raise StoreError(f"{run} holds no federation, or nobody has joined it yet")
+        raise StoreError(f"{run} is not a federation, or no node has joined yet")
     record, heard = Record.read(run), _heard(run / "flower" / "events.jsonl")
     rows = []
     for row in json.loads(nodes.read_text(encoding="utf-8")):

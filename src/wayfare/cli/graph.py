@@ -13,10 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from wayfare.cli.console import Json, answer, err
-from wayfare.reports.tables import number, plain
+from wayfare.pages.tables import number, plain
 
 if TYPE_CHECKING:
-    from wayfare.use.graph import SceneGraph
+    from wayfare.scenes.graph import PredictedGraph
 
 _MOST_LISTED = 20  # pictures that were left out, and notes
 _MOST_IN_DETAIL = 5  # pictures of which every relation is printed
@@ -24,38 +24,39 @@ _MOST_IN_DETAIL = 5  # pictures of which every relation is printed
 
 def graph(
     pictures: Annotated[
-        list[Path], typer.Argument(help="Photos, folders of them, or a psg.json.", metavar="PHOTO|ANNOTATION|FOLDER...")
+        list[Path],
+        typer.Argument(help="Photos, folders of photos, or a psg.json.", metavar="PHOTO|ANNOTATION|FOLDER..."),
     ],
-    run: Annotated[Path, typer.Option("--run", help="The folder of a finished run of the task scenes.")],
+    run: Annotated[Path, typer.Option("--run", help="The folder of a finished run of task scenes.")],
     boxes: Annotated[
         Path | None,
-        typer.Option("--boxes", help="Where the objects of the photos are: JSON or CSV, see docs/graph.md."),
+        typer.Option("--boxes", help="The objects in the photos, as JSON or CSV: see docs/graph.md."),
     ] = None,
     image: Annotated[
-        list[str] | None, typer.Option("--image", help="Only this picture of a psg.json: its id or name. Repeatable.")
+        list[str] | None, typer.Option("--image", help="Only this picture of a psg.json, by id or name. Repeatable.")
     ] = None,
-    top: Annotated[int, typer.Option("--top", min=1, help="How many relations of each picture.")] = 10,
-    most: Annotated[int, typer.Option("--most", min=1, help="How many pictures of a psg.json.")] = 100,
+    top: Annotated[int, typer.Option("--top", min=1, help="Relations per picture.")] = 10,
+    most: Annotated[int, typer.Option("--most", min=1, help="At most this many pictures of a psg.json.")] = 100,
     score: Annotated[
-        float, typer.Option("--score", min=0, max=1, help="How sure the detector must be of an object.")
+        float, typer.Option("--score", min=0, max=1, help="Least confidence of a detected object.")
     ] = 0.45,
     data: Annotated[
-        Path | None, typer.Option("--data", help="The annotations that the run was trained on, if they were moved.")
+        Path | None, typer.Option("--data", help="Where the run's training data is now, if it was moved.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="A folder for pictures, JSON files and a page of all graphs.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Say how the things in pictures relate: scene graphs by a trained model, as JSON, pictures and a page.
+    """Make scene graphs of pictures with a trained model: as JSON, as pictures and as a page.
 
     Objects come from the annotation, from --boxes, or else from a detector, which is an optional extra. Pictures that
-    cannot be read are named and skipped; exit status 1 if that leaves none.
+    cannot be read are listed and skipped; exit status 1 if none is left.
     """
-    from wayfare.use.graph import Told, as_table, graphs
-    from wayfare.use.graph_boxes import read_boxes
-    from wayfare.use.graph_page import Album
-    from wayfare.use.scene_model import load_scene_model
+    from wayfare.scenes.boxes import read_boxes
+    from wayfare.scenes.graph import GraphReport, as_table, graphs
+    from wayfare.scenes.graph_files import GraphFiles
+    from wayfare.scenes.scene_model import load_scene_model
 
     if out is not None and out.exists() and not out.is_dir():
         raise typer.BadParameter(f"{out} is a file: give a folder", param_hint="--out")
@@ -65,29 +66,29 @@ def graph(
     ) as bars:
         bar = bars.add_task(f"reading {run}", total=None)
         model = load_scene_model(run, data)
-        album = None if out is None else Album(out, model)
-        told = Told()
+        files = None if out is None else GraphFiles(out, model)
+        report = GraphReport()
         tables: list[dict[str, Any]] = []
-        first: list[SceneGraph] = []
+        first: list[PredictedGraph] = []
         for made in graphs(
-            model, pictures, boxes=given, images=image or (), top=top, most=most, score=score, told=told,
+            model, pictures, boxes=given, images=image or (), top=top, most=most, score=score, report=report,
             progress=lambda done, total: bars.update(bar, description="pictures", completed=done, total=total),
         ):  # fmt: skip
-            tables.append(as_table(made) | ({} if album is None else {"files": album.add(made)}))
+            tables.append(as_table(made) | ({} if files is None else {"files": files.add(made)}))
             first += [made] if len(first) < _MOST_IN_DETAIL + 1 else []
-    _say([f"skipped {item.file}: {item.reason}" for item in told.skipped])
-    _say(told.notes)
-    if told.unknown:
-        from wayfare.use.graph import listed
+    _say([f"skipped {item.file}: {item.reason}" for item in report.skipped])
+    _say(report.notes)
+    if report.unknown:
+        from wayfare.scenes.graph import listed
 
-        _say([f"left out, no class of the model: {listed(told.unknown)}"])
+        _say([f"left out, no class of the model: {listed(report.unknown)}"])
     result: dict[str, Any] = {
-        "run": str(run), "model": model.digest, "top": top, "graphs": tables, "unknown_labels": dict(told.unknown),
-        "skipped": [item._asdict() for item in told.skipped], "notes": told.notes,
+        "run": str(run), "model": model.digest, "top": top, "graphs": tables, "unknown_labels": dict(report.unknown),
+        "skipped": [item._asdict() for item in report.skipped], "notes": report.notes,
     }  # fmt: skip
     shown = list(_tables(tables, first)) if not json else []
-    if album is not None and tables:
-        result["page"] = str(album.close(str(run), told))
+    if files is not None and tables:
+        result["page"] = str(files.close(str(run), report))
         shown.append(Text(f"page: {result['page']}"))
     elif tables:
         shown.append(Text("--out DIR writes pictures, JSON files and a page", style="dim"))
@@ -103,7 +104,7 @@ def _say(lines: list[str]) -> None:
         err.print(f"and {number(len(lines) - _MOST_LISTED)} more", style="yellow")
 
 
-def _tables(tables: list[dict[str, Any]], first: list[SceneGraph]) -> Iterable[Any]:
+def _tables(tables: list[dict[str, Any]], first: list[PredictedGraph]) -> Iterable[Any]:
     if len(tables) > _MOST_IN_DETAIL:
         table = _table(f"{number(len(tables))} pictures")
         table.add_column("picture", overflow="fold")
@@ -116,7 +117,7 @@ def _tables(tables: list[dict[str, Any]], first: list[SceneGraph]) -> Iterable[A
         yield table
         return
     for made in first:
-        table = _table(made.seen.file.name)
+        table = _table(made.picture.file.name)
         for column in ("subject", "predicate", "object"):
             table.add_column(column)
         table.add_column("score", justify="right")
@@ -125,7 +126,7 @@ def _tables(tables: list[dict[str, Any]], first: list[SceneGraph]) -> Iterable[A
             table.add_row(*(Text(plain(cell)) for cell in cells))
         yield table
         if not made.relations:
-            yield Text(f"{len(made.seen.labels)} objects of known classes: no relation")
+            yield Text(f"{len(made.picture.labels)} objects of known classes: no relation")
 
 
 def _table(title: str) -> Table:

@@ -15,8 +15,8 @@ from typer.core import TyperArgument, TyperCommand
 
 HEADINGS = {
     "Train": ("demo", "run", "resume", "federate"),
-    "Look": ("report", "compare", "list", "split", "explain-traffic"),
-    "Use what was trained": ("index", "locate", "search", "graph"),
+    "Inspect": ("report", "compare", "list", "split", "explain-traffic"),
+    "Use a trained model": ("index", "locate", "search", "graph"),
     "Data": ("town", "data"),
     "The papers": ("reproduce", "claims", "study"),
 }

@@ -12,16 +12,17 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from wayfare.cli.console import Json, Recipe, Settings, answer, err, parse_settings, recipe_path, recipes
+from wayfare.cli.console import Json, Recipe, Settings, answer, err, parse_settings
 from wayfare.core import disk
-from wayfare.errors import WayfareError
-from wayfare.reports.compare import compare as compare_runs
-from wayfare.reports.compare import write_page
-from wayfare.reports.partition import write_partition
-from wayfare.reports.record import Record, find_runs
-from wayfare.reports.report import write_report
-from wayfare.reports.semantic_split import semantic_tables
-from wayfare.reports.tables import compare_table, partition_table, places_tables, run_table, runs_table
+from wayfare.core.errors import WayfareError
+from wayfare.pages.compare import compare as compare_runs
+from wayfare.pages.compare import write_page
+from wayfare.pages.partition import write_partition
+from wayfare.pages.record import Record, find_runs
+from wayfare.pages.semantic_split import semantic_tables
+from wayfare.pages.tables import compare_table, partition_table, places_tables, run_table, runs_table
+from wayfare.papers.files import recipe_path, recipes
+from wayfare.report import write_report
 
 
 class Things(StrEnum):
@@ -40,11 +41,11 @@ class Things(StrEnum):
 def report(
     folder: Annotated[Path, typer.Argument(help="A run folder, finished or not.")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The page; by default report.html in the folder.")
+        Path | None, typer.Option("--out", "-o", help="The page to write. Default: report.html in the run folder.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Write a run's page: one HTML file that opens offline."""
+    """Write a report about a run: one HTML file that opens offline."""
     record = Record.read(folder)
     page = write_report(folder, out)
     answer(
@@ -56,11 +57,11 @@ def report(
 
 
 def compare(
-    folders: Annotated[list[Path], typer.Argument(help="Run folders, or folders of runs.")],
+    folders: Annotated[list[Path], typer.Argument(help="Run folders, or folders that contain runs.")],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write a page.")] = None,
     json: Json = False,
 ) -> None:
-    """Put runs side by side; runs that differ only in their seed become mean and standard deviation."""
+    """Compare runs side by side; runs that differ only in their seed are shown as mean and standard deviation."""
     comparison = compare_runs(folders)
     shown: list[Any] = [compare_table(comparison)]
     result = comparison.as_dict()
@@ -75,7 +76,7 @@ def list_(
     folder: Annotated[Path, typer.Option("--in", help="Where to look for runs.")] = Path("runs"),
     json: Json = False,
 ) -> None:
-    """List the runs of a folder, or the recipes, strategies, tasks, ... there are, with their settings."""
+    """List the runs in a folder, the recipes, or the available strategies, tasks, ... with their settings."""
     if what is Things.runs:
         records, broken = [], []
         for path in find_runs(folder):
@@ -86,7 +87,7 @@ def list_(
         rows = [
             {"run": str(r.path), "rounds": r.done, "finished": r.finished, "metrics": final_metrics(r)} for r in records
         ]
-        empty = [f"no runs in {folder}: begin one with `wayfare run quickstart`"] if not rows else []
+        empty = [f"no runs in {folder}: start one with `wayfare run quickstart`"] if not rows else []
         answer({"runs": rows, "broken": broken}, json, runs_table(records), *empty, *(b["error"] for b in broken))
     elif what is Things.recipes:
         found = recipes()
@@ -108,22 +109,22 @@ def list_(
 
 def split(
     recipe: Recipe,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also draw it on a page.")] = None,
-    save: Annotated[Path | None, typer.Option(help="Also write the partition itself to this file.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write a page about it.")] = None,
+    save: Annotated[Path | None, typer.Option(help="Also save the partition to this file.")] = None,
     set_: Settings = None,
     json: Json = False,
 ) -> None:
-    """Draw a recipe's partition and print how different its clients are, or where their photographs are.
+    """Make a recipe's partition and show how the data of its clients differ, or where their photographs were taken.
 
-    Of a semantic partition also what its clusters are about, and how different clients are at each level.
+    A semantic partition also shows what its clusters contain, and how clients differ at each level.
     """
     from wayfare.experiment import Experiment
-    from wayfare.runner import partition_summary
+    from wayfare.partition.summary import summarise_split
 
     experiment = Experiment.read(recipe_path(recipe), parse_settings(set_))
-    with err.status("reading the data and dealing it out"):
+    with err.status("reading and dividing the data"):
         drawn = experiment.split()
-    summary = partition_summary(drawn, experiment)
+    summary = summarise_split(drawn, experiment.task)
     shown: list[Any] = places_tables(summary) if "places" in summary else [partition_table(summary["table"])]
     if "semantics" in summary:
         shown += semantic_tables(summary["semantics"])
@@ -131,10 +132,12 @@ def split(
         disk.write(save, drawn.pack())
         summary["file"] = str(save)
     if out is not None:
-        from wayfare.gallery.album import Album, Wanted
+        from wayfare.pages.thumbnails import PictureSource, Thumbnails
 
-        album = Album()
-        summary["page"] = str(write_partition(summary, out, lambda f, side: album.picture(Wanted(Path(f), ""), side)))
+        thumbnails = Thumbnails()
+        summary["page"] = str(
+            write_partition(summary, out, lambda f, side: thumbnails.picture(PictureSource(Path(f), ""), side))
+        )
         shown.append(f"page: {out}")
     answer(summary, json, *shown)
 
@@ -153,9 +156,19 @@ def describe(kind: str, name: str) -> dict[str, Any]:
     if dataclasses.is_dataclass(cls):
         for field in dataclasses.fields(cls):
             if field.init:
-                settings[field.name] = "(required)" if field.default is dataclasses.MISSING else field.default
+                settings[field.name] = _default(field)
     module = sys.modules[cls.__module__].__doc__ or cls.__doc__ or ""
     return {"about": module.strip().splitlines()[0], "settings": settings, "where": f"{cls.__module__}:{cls.__name__}"}
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    part = field.metadata.get("part")
+    if part is not None:
+        others = [name for name in part.known if name != part.default]
+        return f"{part.default} (or {', '.join(others)})" if others else part.default
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return "(required)" if field.default is dataclasses.MISSING else field.default
 
 
 def _about(path: Path) -> str:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import statistics
 import time
-from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,33 +12,34 @@ from wayfare.cli.console import (
     Json,
     Recipe,
     Settings,
-    TimeLeft,
     Watch,
+    WatchAll,
     answer,
     err,
     interruptible,
     parse_settings,
-    recipe_path,
     watching,
 )
-from wayfare.errors import ConfigError, DataError, DeviceError, QuorumError, WayfareError
-from wayfare.machine import opened
-from wayfare.reports.compare import compare, write_page
-from wayfare.reports.record import Record
-from wayfare.reports.report import write_report
-from wayfare.reports.tables import compare_table, run_table
+from wayfare.core.errors import ConfigError
+from wayfare.engines import open_engine
+from wayfare.pages.compare import compare, write_page
+from wayfare.pages.record import Record
+from wayfare.pages.tables import compare_table, run_table
+from wayfare.papers.files import recipe_path
+from wayfare.report import write_report
 
 if TYPE_CHECKING:
     from wayfare.experiment import Experiment
 
 Engine = Annotated[
-    str, typer.Option(help="auto, local (one process), pool (a process per core), flower, or package.module:Name.")
+    str, typer.Option(help="auto, local (one process), pool (one process per core), flower, or package.module:Name.")
 ]
-Workers = Annotated[int, typer.Option(min=0, help="Worker processes; 0 takes one per core.")]
+Workers = Annotated[int, typer.Option(min=0, help="Worker processes; 0: one per core.")]
 Track = Annotated[
-    list[str] | None, typer.Option(help="Also log to tensorboard or mlflow. Repeatable; 'none' for neither.")
+    list[str] | None,
+    typer.Option(help="Where to log metrics: tensorboard, mlflow or none. Repeatable. Default: tensorboard."),
 ]
-Out = Annotated[Path | None, typer.Option("--out", "-o", help="The run folder; by default a new one under runs/.")]
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="The run folder. Default: a new one under runs/.")]
 
 
 def run(
@@ -50,21 +47,23 @@ def run(
     out: Out = None,
     engine: Engine = "auto",
     workers: Workers = 0,
-    rounds: Annotated[int | None, typer.Option(help="Rounds to run, instead of the recipe's.")] = None,
-    seed: Annotated[int | None, typer.Option(help="The seed, instead of the recipe's.")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Run over this many seeds, counting up from the seed.")] = 1,
+    rounds: Annotated[int | None, typer.Option(help="Number of rounds, instead of the recipe's.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed, instead of the recipe's.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Run this many times, with seeds counting up from the first.")] = 1,
     set_: Settings = None,
     track: Track = None,
     json: Json = False,
 ) -> None:
-    """Run an experiment and leave everything in a folder.
+    """Run an experiment; everything it produces goes into one folder.
 
-    The same experiment gives the same model, bit for bit, whatever the engine, the workers or interruptions.
+    The same experiment gives the same model, bit for bit, on every engine, with any number of workers, and after
+    interruptions.
     """
     path = recipe_path(recipe)
     changes = parse_settings(set_) | {k: v for k, v in (("rounds", rounds), ("seed", seed)) if v is not None}
-    with opened(engine, workers) as machine:
+    with open_engine(engine, workers) as machine:
         from wayfare.experiment import Experiment
+        from wayfare.runner import over_seeds, run_all
 
         experiment = Experiment.read(path, changes)
         folder = out or fresh_folder(experiment.name)
@@ -72,9 +71,10 @@ def run(
             summary = _one(experiment, folder, machine, track)
         else:
             plan = {f"seed-{s}": experiment.with_seed(s) for s in range(experiment.seed, experiment.seed + seeds)}
-            summaries = run_all(plan, folder, machine, track)
+            with interruptible("the same command again"), watching() as progress:
+                summaries = run_all(plan, folder, machine, track=trackers_of(track), listen=WatchAll(progress))
     if seeds == 1:
-        answer(summary, json, run_table(Record.read(folder)), f"report: {_report(folder)}")
+        answer(summary, json, run_table(Record.read(folder)), f"report: {write_report(folder)}")
         return
     comparison = compare([folder])
     page = write_page(comparison, folder / "compare.html")
@@ -85,66 +85,20 @@ def resume(
     folder: Annotated[Path, typer.Argument(help="A run folder.")],
     engine: Engine = "auto",
     workers: Workers = 0,
-    rounds: Annotated[int | None, typer.Option(help="A new total of rounds, to go on with a finished run.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="A new total number of rounds, to extend a finished run.")] = None,
     track: Track = None,
     json: Json = False,
 ) -> None:
-    """Continue a run where it stopped: interrupted, killed, or finished and now extended."""
+    """Continue a run that was interrupted or killed, or extend a finished one."""
     if (folder / "experiment.toml").exists() or not any(folder.glob("seed-*/experiment.toml")):
-        with interruptible(f"wayfare resume {folder}"), opened(engine, workers) as machine, watching() as progress:
+        with interruptible(f"wayfare resume {folder}"), open_engine(engine, workers) as machine, watching() as progress:
             from wayfare.runner import resume as continue_run
 
             watch = Watch(progress, rounds or _rounds(folder), folder.name)
-            summary = continue_run(folder, machine, track=_track(track), rounds=rounds, listen=watch)
-        answer(summary, json, run_table(Record.read(folder)), f"report: {_report(folder)}")
+            summary = continue_run(folder, machine, track=trackers_of(track), rounds=rounds, listen=watch)
+        answer(summary, json, run_table(Record.read(folder)), f"report: {write_report(folder)}")
         return
-    raise ConfigError(f"{folder} holds several runs: resume one of {sorted(p.name for p in folder.glob('seed-*'))}")
-
-
-def run_all(
-    plan: dict[str, Experiment],
-    folder: Path,
-    machine: Any,
-    track: list[str] | None,
-    failed: Callable[[str, WayfareError], None] | None = None,
-) -> list[dict[str, Any]]:
-    """Run experiments one after another on one engine, continuing what is begun and leaving what is done.
-
-    With `failed`, one that fails through its own fault is told and left out; the others go on.
-    """
-    from wayfare.experiment import Experiment
-    from wayfare.runner import resume as continue_run
-    from wayfare.runner import run as begin_run
-
-    summaries, left, task = [], TimeLeft(), None
-    with interruptible("the same command again"), watching() as progress:
-        for number, (name, experiment) in enumerate(plan.items(), start=1):
-            place = folder / name
-            left.begin(experiment.rounds, sum(not _is_done(folder / later) for later in list(plan)[number:]))
-            watch = Watch(progress, experiment.rounds, f"[{number}/{len(plan)}] {name}", left)
-            if (place / "experiment.toml").exists():
-                if not experiment.is_in((place / "experiment.toml").read_text(encoding="utf-8")):
-                    raise ConfigError(f"{place} holds a run with other settings: remove it, or choose another --out")
-                play = partial(continue_run, place)
-            else:
-                # of a copy, which goes with what it has read; the plan's experiments stay until the last has run
-                copy = Experiment.from_toml(experiment.to_toml())
-                task = task if task == copy.task else copy.task
-                play = partial(begin_run, replace(copy, task=task), place)
-            try:
-                summaries.append(play(machine, track=_track(track), listen=watch))
-            except (ConfigError, DataError, DeviceError, QuorumError) as error:
-                if failed is None:
-                    raise
-                failed(name, error)
-                continue
-            left.end(summaries[-1]["seconds"])
-            _report(place)
-    return summaries
-
-
-def _is_done(folder: Path) -> bool:
-    return (folder / "summary.json").exists()
+    raise ConfigError(f"{folder} contains several runs: resume one of {sorted(p.name for p in folder.glob('seed-*'))}")
 
 
 def _one(experiment: Experiment, folder: Path, machine: Any, track: list[str] | None) -> dict[str, Any]:
@@ -153,27 +107,12 @@ def _one(experiment: Experiment, folder: Path, machine: Any, track: list[str] | 
     err.print(f"run folder: {folder}", highlight=False)
     with interruptible(f"wayfare resume {folder}"), watching() as progress:
         watch = Watch(progress, experiment.rounds, experiment.name)
-        summary = begin_run(experiment, folder, machine, track=_track(track), listen=watch)
+        summary = begin_run(experiment, folder, machine, track=trackers_of(track), listen=watch)
     for skipped in summary["skipped_files"][:5]:
         err.print(f"[yellow]left out[/yellow] {skipped['file']}: {skipped['reason']}", highlight=False, soft_wrap=True)
     if len(summary["skipped_files"]) > 5:
         err.print(f"[yellow]left out[/yellow] {len(summary['skipped_files'])} files in all; the report lists them")
     return summary
-
-
-def over_seeds(folder: Path, summaries: list[dict[str, Any]]) -> dict[str, Any]:
-    """One result for several seeds: means, with the standard deviation beside them."""
-    names = summaries[0]["metrics"]
-    columns = {name: [summary["metrics"][name] for summary in summaries] for name in names}
-    return {
-        "run": str(folder),
-        "rounds": summaries[0]["rounds"],
-        "metrics": {name: statistics.fmean(values) for name, values in columns.items()},
-        "sd": {name: statistics.stdev(values) for name, values in columns.items()},
-        "model_sha256": [summary["model_sha256"] for summary in summaries],
-        **{key: sum(s[key] for s in summaries) for key in ("seconds", "bytes_up", "bytes_down", "refused", "cold")},
-        "runs": summaries,
-    }
 
 
 def fresh_folder(name: str) -> Path:
@@ -186,19 +125,16 @@ def fresh_folder(name: str) -> Path:
     return folder
 
 
-def _track(names: list[str] | None) -> list[str]:
+def trackers_of(names: list[str] | None) -> list[str]:
+    """What --track asks for."""
     return ["tensorboard"] if names is None else [name for name in names if name != "none"]
 
 
 def _rounds(folder: Path) -> int:
-    from wayfare.experiment import read_table
+    from wayfare.recipe import read_table
 
     path = folder / "experiment.toml"
     return int(read_table(path).get("rounds", 0)) if path.exists() else 0
-
-
-def _report(folder: Path) -> Path:
-    return write_report(folder)
 
 
 def add_to(app: typer.Typer) -> None:

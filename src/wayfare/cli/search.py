@@ -12,13 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from wayfare.cli.console import Json, answer, err
-from wayfare.errors import ConfigError
-from wayfare.reports.tables import human_seconds, number, plain
+from wayfare.core.errors import ConfigError
+from wayfare.pages.tables import human_seconds, number, plain
 
 if TYPE_CHECKING:
-    from wayfare.data.pictures import Skipped
-    from wayfare.use.search import Answer, Query, Searched, SearchIndex, View
-    from wayfare.use.search_adding import Progress
+    from wayfare.hashing.indexing import Progress
+    from wayfare.hashing.search import Query, SearchAnswer, Searched, SearchIndex, View
+    from wayfare.io.pictures import Skipped
 
 _MOST_LISTED = 20  # queries that could not be asked
 _MOST_IN_DETAIL = 5  # queries of which every result is listed
@@ -26,30 +26,28 @@ _MOST_IN_DETAIL = 5  # queries of which every result is listed
 
 def search(
     index: Annotated[Path, typer.Option("--index", help="The folder that [bold]wayfare index[/bold] made.")],
-    words: Annotated[list[str] | None, typer.Argument(help="What to look for.", metavar="[WORDS...]")] = None,
+    words: Annotated[list[str] | None, typer.Argument(help="The words of one query.", metavar="[WORDS...]")] = None,
     photo: Annotated[
-        list[Path] | None, typer.Option("--photo", help="Look for what belongs to this photo. Repeatable.")
+        list[Path] | None, typer.Option("--photo", help="Search by this photo instead of words. Repeatable.")
     ] = None,
-    queries: Annotated[
-        Path | None, typer.Option("--queries", help="A text file with the words of a query on each line.")
-    ] = None,
-    k: Annotated[int, typer.Option("--k", "-k", min=1, help="How many results for each.")] = 10,
+    queries: Annotated[Path | None, typer.Option("--queries", help="A text file with one query per line.")] = None,
+    k: Annotated[int, typer.Option("--k", "-k", min=1, help="Results per query.")] = 10,
     find: Annotated[
         str | None,
-        typer.Option("--find", help="photos or texts; by default words find photos, and photos find texts."),
+        typer.Option("--find", help="What to find: photos or texts. Default: photos for words, texts for a photo."),
     ] = None,
     page: Annotated[
-        Path | None, typer.Option("--page", "--out", "-o", help="Also write a page with small pictures.")
+        Path | None, typer.Option("--page", "--out", "-o", help="Also write a page with thumbnails.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Find photos by words, or texts by a photo, in an index that a run of the task hashing made.
+    """Search an index for photos by words, or for texts by a photo. The index comes from a run of task hashing.
 
-    Give the words of one query, or --photo, or --queries. Words that the model does not know are named and left out;
-    exit status 1 if no query could be answered.
+    Give the words of one query, --photo, or --queries. Words that the model does not know are listed and ignored; exit
+    status 1 if no query could be answered.
     """
-    from wayfare.use.search import SearchIndex, as_table
-    from wayfare.use.search import search as look
+    from wayfare.hashing.search import SearchIndex, as_table
+    from wayfare.hashing.search import search as look
 
     opened = SearchIndex(index)
     found = look(opened, _queries(words, photo, queries), k, _view(find))
@@ -61,7 +59,7 @@ def search(
     }  # fmt: skip
     shown = [] if json else list(_tables(opened, found))
     if page is not None and found.answers:
-        from wayfare.use.search_page import write_page
+        from wayfare.hashing.page_data import write_page
 
         result["page"] = str(write_page(opened, found, page))
         shown.append(Text(f"page: {result['page']}"))
@@ -74,12 +72,12 @@ def index_codes(
     run: Path, photos: Path | None, texts: Path | None, data: Path | None, out: Path, progress: Progress
 ) -> tuple[dict[str, Any], list[Skipped], str]:
     """What `wayfare index` does for a run of the task hashing: the result, what was left out, and a line to print."""
-    from wayfare.data.pictures import Skipped
-    from wayfare.reports.page import several
-    from wayfare.use.hash_model import hashing_run
-    from wayfare.use.search import SearchIndex
-    from wayfare.use.search_adding import add, add_pairs, model_for, photo_files
-    from wayfare.use.search_texts import read_texts
+    from wayfare.hashing.hash_model import hashing_run
+    from wayfare.hashing.indexing import add, add_pairs, model_for, photo_files
+    from wayfare.hashing.search import SearchIndex
+    from wayfare.hashing.texts import read_texts
+    from wayfare.io.pictures import Skipped
+    from wayfare.pages.page import several
 
     found = hashing_run(run, data)
     read = None if texts is None else read_texts(texts, photos)
@@ -95,7 +93,7 @@ def index_codes(
     index = SearchIndex(out)
     for view in index.tells_nothing():
         err.print(
-            f"[yellow]warning[/yellow] all {view} have the same code: the model tells nothing apart. Train it longer"
+            f"[yellow]warning[/yellow] all {view} have the same code: the model cannot tell them apart. Train it longer"
         )
     counts = index.counts()
     done = {what: added.total(what) for what in ("new", "kept", "replaced")} | {"skipped": len(skipped)}
@@ -107,32 +105,30 @@ def index_codes(
 
 def _queries(words: list[str] | None, photos: list[Path] | None, file: Path | None) -> list[Query]:
     """What was asked, in one of the three ways."""
-    from wayfare.data.tables import read_text
-    from wayfare.use.search import Query
+    from wayfare.hashing.search import Query
+    from wayfare.io.tables import read_text
 
     if sum(given is not None and given != [] for given in (words, photos, file)) != 1:
-        raise ConfigError(
-            'give the words of a query, or --photo, or --queries: `wayfare search "red shirt" --index DIR`'
-        )
+        raise ConfigError('give the words of a query, --photo, or --queries: `wayfare search "red shirt" --index DIR`')
     if photos:
         return [Query(photo=path) for path in photos]
     if file is not None:
         asked = [Query(line.strip()) for line in read_text(file).splitlines() if line.strip()]
         if not asked:
-            raise ConfigError(f"--queries {file}: no query in it; write the words of one on each line")
+            raise ConfigError(f"--queries {file}: it is empty; expected one query per line")
         return asked
     return [Query(" ".join(words or ()))]
 
 
 def _view(find: str | None) -> View | None:
-    from wayfare.use.search import VIEWS
+    from wayfare.hashing.search import VIEWS
 
     if find is None:
         return None
     for view in VIEWS:
         if find == view:
             return view
-    raise ConfigError(f"--find {find!r}: photos or texts is wanted")
+    raise ConfigError(f"--find {find!r}: expected photos or texts")
 
 
 def _say(found: Searched) -> None:
@@ -167,7 +163,7 @@ def _tables(opened: SearchIndex, found: Searched) -> Iterable[Any]:
     yield Text(f"{spent}{' for each query' if count > 1 else ''}")
 
 
-def _results(opened: SearchIndex, each: Answer) -> Table:
+def _results(opened: SearchIndex, each: SearchAnswer) -> Table:
     table = _table(f"{each.query.title}: {each.find} of {number(opened.counts()[each.find])}")
     table.add_column("", justify="right")
     table.add_column("bits", justify="right")

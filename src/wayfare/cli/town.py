@@ -22,24 +22,27 @@ class Sizes(StrEnum):
 
 
 def town(
-    folder: Annotated[Path, typer.Argument(help="Where the town goes: a new folder, or one whose making was stopped.")],
+    folder: Annotated[Path, typer.Argument(help="Output folder: a new one, or that of an interrupted town.")],
     size: Annotated[Sizes, typer.Option(help="tiny: 200 photos for tests; small: 3,000; city: 32,000.")] = Sizes.small,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed is another town.")] = 0,
-    height: Annotated[int, typer.Option(help="Of the pictures, in pixels.")] = 96,
-    width: Annotated[int, typer.Option(help="Of the pictures, in pixels.")] = 128,
-    only: Annotated[str, typer.Option(help="Only these layouts, comma-separated: msls, psg, ... Traces always.")] = "",
-    workers: Annotated[int, typer.Option(min=0, help="Processes; 0 takes one per core.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed: each gives a different town.")] = 0,
+    height: Annotated[int, typer.Option(help="Height of the pictures in pixels.")] = 96,
+    width: Annotated[int, typer.Option(help="Width of the pictures in pixels.")] = 128,
+    only: Annotated[
+        str, typer.Option(help="Only these layouts, comma-separated: msls, psg, ... Traces are always written.")
+    ] = "",
+    workers: Annotated[int, typer.Option(min=0, help="Processes; 0: one per core.")] = 0,
     json: Json = False,
 ) -> None:
-    """Make a town: streets, sights, people, and the photographs that are taken there in a day.
+    """Make a synthetic town: streets, sights, people, and the photos that they take in a day.
 
-    Nothing is downloaded, and the same seed gives the same bytes. The photographs are written as users have theirs: an
-    MSLS tree, psg.json with panoptic PNGs, MIRFlickr's folders, FashionVC's .mat files, CelebA's lists, CIFAR-10's
-    batches, geotagged photos of phones, and the walkers' traces. Interrupted work goes on with the same command.
+    Nothing is downloaded, and the same seed gives the same bytes. The photos are written in the layouts of real data
+    sets: an MSLS tree, psg.json with panoptic PNGs, MIRFlickr's folders, FashionVC's .mat files, CelebA's lists,
+    CIFAR-10's batches, geotagged phone photos, and the walkers' traces. To continue after an interruption, run the same
+    command again.
 
-    Look at it with [bold]wayfare data show DIR[/bold].
+    [bold]wayfare data show DIR[/bold] shows the result.
     """
-    from wayfare.data.town.make import LAYOUTS, Spec, make
+    from wayfare.town.make import LAYOUTS, Spec, make
 
     layouts = tuple(name.strip() for name in only.split(",")) if only else LAYOUTS
     spec = Spec(size.value, seed, height, width, layouts)
@@ -60,7 +63,7 @@ def town(
     for name, count in summary["layouts"].items():
         table.add_row(f"{folder / name}", f"{count:,}")
     table.add_row(f"{folder / 'traces'}", "")
-    answer({"path": str(folder), **summary}, json, table, f"look at it: wayfare data show {folder}")
+    answer({"path": str(folder), **summary}, json, table, f"to see it: wayfare data show {folder}")
 
 
 def add_to(app: typer.Typer) -> None:

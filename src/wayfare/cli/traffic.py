@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import typer
 
-from wayfare.cli.console import Json, Recipe, Settings, answer, parse_settings, recipe_path
+from wayfare.cli.console import Json, Recipe, Settings, answer, parse_settings
+from wayfare.papers.files import recipe_path
 
 
 def explain_traffic(recipe: Recipe, set_: Settings = None, json: Json = False) -> None:
-    """Show what leaves a device under an experiment, and what that could reveal.
+    """Show what leaves a device in an experiment, and what that could reveal.
 
-    One device's round is rehearsed here, with one step of training: names, shapes and bytes are those of the message
+    One round of one device is simulated here, with one training step: names, shapes and bytes are those of the message
     that it would send.
     """
     from wayfare.experiment import Experiment

@@ -1,4 +1,4 @@
-"""Commands that use a trained model: index, of places or of codes; locate."""
+"""Commands that use a trained model: index (for places or hashing) and locate."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from wayfare.cli.console import Json, answer, err, interruptible
-from wayfare.errors import ConfigError
-from wayfare.reports.tables import human_seconds, number, plain
+from wayfare.core.errors import ConfigError
+from wayfare.pages.tables import human_seconds, number, plain
 
 if TYPE_CHECKING:
-    from wayfare.use.index import Facts, Index
-    from wayfare.use.locate import Answer, Located
+    from wayfare.places.index import Facts, Index
+    from wayfare.places.locate import Answer, Located
 
 Show = Callable[[str, int, int], None]  # what is being done, how far, of how many
 _MOST_LISTED = 20  # broken photos
@@ -26,40 +26,38 @@ _MOST_IN_DETAIL = 5  # photos of which every place is listed
 
 
 def index(
-    run: Annotated[Path, typer.Argument(help="The folder of a finished run of the task places or hashing.")],
+    run: Annotated[Path, typer.Argument(help="The folder of a finished run of task places or hashing.")],
     photos: Annotated[
         Path | None,
         typer.Option(
             "--photos",
-            help="Places: photographs with positions (an MSLS tree, @-names, a CSV table, or EXIF). Hashing: any "
-            "folder of photos; without it and --texts, the pairs of the run's own data.",
+            help="Places: photos with known positions (an MSLS tree, @-names, a CSV table, or EXIF). Hashing: any "
+            "folder of photos. Default for hashing without --texts: the run's own data.",
         ),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The index; by default the folder index in the run's.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The index folder. Default: RUN/index.")] = None,
     database: Annotated[
         bool,
-        typer.Option("--database", help="Places: only photographs that the layout calls the database, no queries."),
+        typer.Option("--database", help="Places: only the database photos of the layout, not its queries."),
     ] = False,
     texts: Annotated[
         Path | None,
-        typer.Option("--texts", help="Hashing: a text on each line, or a CSV table with the columns file and text."),
+        typer.Option("--texts", help="Hashing: one text per line, or a CSV table with columns file and text."),
     ] = None,
     data: Annotated[
-        Path | None, typer.Option("--data", help="Hashing: the data that the run was trained on, if it was moved.")
+        Path | None, typer.Option("--data", help="Hashing: where the run's training data is now, if it was moved.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Make an index of photographs, in which [bold]wayfare locate[/bold] or [bold]wayfare search[/bold] finds them.
+    """Build an index of photos for [bold]wayfare locate[/bold] or [bold]wayfare search[/bold].
 
-    Of a run of places: of photographs whose positions are known. When an index is made it also learns, on the run's own
-    validation data, when an answer is better called unknown. Of a run of hashing: of photos and texts, to be found by
-    words or by a photo.
+    With a run of task places, the index holds photos with known positions. It also learns from the run's validation
+    data below which confidence an answer counts as unknown. With a run of task hashing, it holds photos and texts, to
+    be found by words or by a photo.
 
-    Run again with the same --out it adds the photographs that are new, and goes on where it was interrupted.
+    Run the command again with the same --out to add new photos, or to continue after an interruption.
     """
-    from wayfare.reports.record import Record
+    from wayfare.pages.record import Record
 
     target = out or run / "index"
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -74,11 +72,11 @@ def index(
 
         if Record.read(run).component("task") == "hashing":
             if database:
-                raise ConfigError("--database is for runs of the task places: a run of hashing takes all photos")
+                raise ConfigError("--database is for runs of task places; a run of task hashing indexes all photos")
             result, broken, lines = _index_codes(run, photos, texts, data, target, show)
         else:
             if texts is not None or data is not None:
-                raise ConfigError("--texts and --data are for runs of the task hashing")
+                raise ConfigError("--texts and --data are for runs of task hashing")
             result, broken, lines = _index_places(run, photos, database, target, show)
     _list_broken(broken)
     answer({**result, "skipped_files": broken}, json, *map(Text, lines))
@@ -97,14 +95,14 @@ def _index_codes(
 
 
 def _index_places(run: Path, photos: Path | None, database: bool, target: Path, show: Show) -> Indexed:
-    from wayfare.use.adding import add
-    from wayfare.use.confidence import calibrate
-    from wayfare.use.model import load_model
-    from wayfare.use.table import read_photographs
+    from wayfare.places.calibration import calibrate
+    from wayfare.places.indexing import add
+    from wayfare.places.positions import read_photographs
+    from wayfare.places.trained_model import load_model
 
     model = load_model(run)
     if photos is None:
-        raise ConfigError("--photos is needed: the folder or the table of photographs whose positions are known")
+        raise ConfigError("--photos is missing: a folder or table of photos with known positions")
     found = read_photographs(photos, database)
     added = add(model, found, target, lambda: calibrate(model, run, show), show)
     broken = [{"file": item.file, "reason": item.reason} for item in added.skipped]
@@ -120,28 +118,29 @@ def _index_places(run: Path, photos: Path | None, database: bool, target: Path, 
 def locate(
     photos: Annotated[list[Path], typer.Argument(help="Photos, or folders of them.", metavar="PHOTO...")],
     index: Annotated[Path, typer.Option("--index", help="The folder that [bold]wayfare index[/bold] made.")],
-    k: Annotated[int, typer.Option("--k", "-k", min=1, help="How many places to name for each.")] = 5,
+    k: Annotated[int, typer.Option("--k", "-k", min=1, help="How many places to list per photo.")] = 5,
     threshold: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Below this confidence it is unknown; by default as learnt.")
+        float | None,
+        typer.Option(min=0, max=1, help="Confidence below which a place is unknown. Default: as calibrated."),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write a page with pictures and maps.")] = None,
     json: Json = False,
 ) -> None:
-    """Say where photos were taken: the nearest places of an index, a position, and how sure that is.
+    """Find out where photos were taken: the nearest places in an index, a position, and its confidence.
 
-    Give photos, or folders of them. Those that cannot be read are named and skipped; exit status 1 if that leaves none.
+    Photos that cannot be read are listed and skipped; exit status 1 if none is left.
     """
-    from wayfare.use.index import Index
-    from wayfare.use.locate import as_table
-    from wayfare.use.locate import locate as find
+    from wayfare.places.index import Index
+    from wayfare.places.locate import as_table
+    from wayfare.places.locate import locate as find
 
     if any((index / view / "codes.json").exists() for view in ("photos", "texts")):
-        raise ConfigError(f"{index} has no places: `wayfare search --photo PHOTO --index {index}` searches it")
+        raise ConfigError(f"{index} is an index for search: use `wayfare search --photo PHOTO --index {index}`")
     opened = Index(index)
     if opened.facts.waiting:
         err.print(
-            f"[yellow]warning[/yellow] {number(opened.facts.waiting)} photographs were still to come when the index "
-            "was last worked on: run `wayfare index` again to add them"
+            f"[yellow]warning[/yellow] {number(opened.facts.waiting)} photos are missing from this index, because "
+            "making it was interrupted: run `wayfare index` again to add them"
         )
     located = find(opened, photos, k, threshold)
     broken = [{"file": item.file, "reason": item.reason} for item in located.skipped]
@@ -152,7 +151,7 @@ def locate(
     }  # fmt: skip
     shown = [] if json else list(_tables(opened, located))
     if out is not None and located.answers:
-        from wayfare.use.page import write_page
+        from wayfare.places.page_data import write_page
 
         result["page"] = str(write_page(opened, located, out))
         shown.append(Text(f"page: {result['page']}"))
@@ -187,7 +186,7 @@ def _in_words(facts: Facts) -> str:
 
 
 def _tables(opened: Index, located: Located) -> Iterable[Any]:
-    from wayfare.use.page import position_text
+    from wayfare.places.page_data import position_text
 
     if not located.answers:
         return
@@ -209,7 +208,7 @@ def _tables(opened: Index, located: Located) -> Iterable[Any]:
 
 
 def _places(found: Answer) -> Table:
-    from wayfare.use.page import position_text
+    from wayfare.places.page_data import position_text
 
     table = _plain_table(found.photo.name)
     for name in ("place", "m from 1", "distance", "photos"):

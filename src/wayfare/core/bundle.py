@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from wayfare.errors import StoreError
+from wayfare.core.errors import StoreError
 
 Weights = dict[str, Tensor]
 Value = int | float | str | bool
@@ -165,30 +165,16 @@ def load_into(net: nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 def mean(pairs: Iterable[tuple[float, Mapping[str, Tensor]]]) -> Weights:
     """The weighted mean in one pass: float64 accumulators, a few models in memory however many are averaged."""
-    total, first = 0.0, {}  # type: float, Mapping[str, Tensor]
-    sums: list[Tensor] = []
+    total, sums, types = 0.0, dict[str, Tensor](), dict[str, torch.dtype]()
     for weight, weights in pairs:
         total += weight
-        first = first or weights
-        parts = joined(weights[name] for name in first)
         if not sums:
-            sums = [part.to(torch.float64, copy=True).mul_(weight) for part in parts]
-        else:
-            for s, part in zip(sums, parts, strict=True):
-                for place, more in _pieces(s, part):
-                    place.add_(more.to(torch.float64), alpha=weight)  # adding across types takes twice as long
-    means = (s.div_(total) for s in sums)
-    return dict(zip(first, apart(means, first.values())))
-
-
-_PIECE = 2**16  # numbers that stay in the cache while they are made wide and added
-
-
-def _pieces(a: Tensor, b: Tensor) -> Iterable[tuple[Tensor, Tensor]]:
-    """Two tensors of one shape in pieces of the same numbers, or whole where they do not lie in order."""
-    if a.is_contiguous() and b.is_contiguous():
-        return zip(torch.split(a.view(-1), _PIECE), torch.split(b.view(-1), _PIECE), strict=True)
-    return ((a, b),)
+            types = {name: tensor.dtype for name, tensor in weights.items()}
+            sums = {name: tensor.to(torch.float64, copy=True).mul_(weight) for name, tensor in weights.items()}
+            continue
+        for name, sum in sums.items():
+            sum.add_(weights[name].to(torch.float64), alpha=weight)  # adding across types takes twice as long
+    return {name: sum.div_(total).to(types[name]) for name, sum in sums.items()}
 
 
 def midpoint(a: Tensor, b: Tensor) -> Tensor:
@@ -201,38 +187,6 @@ def midpoint(a: Tensor, b: Tensor) -> Tensor:
     if not torch.linalg.vector_norm(half).isfinite():  # the sum of two very large numbers is too large, their mean not
         return mean([(1.0, {"": a}), (1.0, {"": b})])[""]
     return half
-
-
-_SMALL = 2**15  # numbers in a tensor below which a call costs more than what it does
-
-
-def joined(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """Tensors as a few flat ones: neighbours that are small, of one type and on one device become one."""
-    parts = _neighbours(tensors)
-    return [part[0] if len(part) == 1 else torch.cat([tensor.reshape(-1) for tensor in part]) for part in parts]
-
-
-def apart(flat: Iterable[Tensor], like: Iterable[Tensor]) -> Iterator[Tensor]:
-    """The other way round: in the shapes and types of `like`, which is what was joined."""
-    for whole, part in zip(flat, _neighbours(like), strict=True):
-        numbers, place = whole.to(part[0].dtype), 0
-        for tensor in part:
-            piece = numbers if len(part) == 1 else numbers[place : place + tensor.numel()]
-            yield piece.view(tensor.shape)
-            place += tensor.numel()
-
-
-def _neighbours(tensors: Iterable[Tensor]) -> list[list[Tensor]]:
-    parts: list[list[Tensor]] = []
-    last = None  # the kind of the tensor before, if it was small
-    for tensor in tensors:
-        kind = (tensor.dtype, tensor.device) if tensor.numel() < _SMALL else None
-        if kind is not None and kind == last:
-            parts[-1].append(tensor)
-        else:
-            parts.append([tensor])
-        last = kind
-    return parts
 
 
 def zeros_like(weights: Mapping[str, Tensor]) -> Weights:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import math
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,11 +13,12 @@ import numpy as np
 import torch
 from torch import nn
 
+from wayfare.core import tuning
 from wayfare.core.bundle import Bundle, Value, Weights, load_into, snapshot
+from wayfare.core.errors import WayfareError
 from wayfare.core.memory import Memories
 from wayfare.core.protocols import Batch, Client, Extra, Population, Strategy, Task, Training
 from wayfare.core.seeds import rng_for, seed_for
-from wayfare.errors import WayfareError
 
 
 class Bench:
@@ -49,14 +48,11 @@ class Bench:
     def net(self, slot: int) -> nn.Module:
         """A resident network; slot 0 trains, the others are frozen companions."""
         while len(self._nets) <= slot:
-            seed_torch(seed_for(self.seed, "network"), self.where)
+            torch.manual_seed(seed_for(self.seed, "network"))
             net = self.strategy.prepare(self.task, self.task.network()).to(self.where)
             if any(isinstance(module, nn.Conv2d) for module in net.modules()):
                 # up to twice as fast for convolutions on CPUs
                 net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-                for module in net.modules():
-                    if type(module) is nn.MaxPool2d and self.where.type == "cpu":
-                        module.__class__ = _MaxPool
             self._nets.append(net)
         return self._nets[slot]
 
@@ -123,11 +119,10 @@ class Device:
         """THE training loop. Returns n (examples held), steps taken and the mean task loss."""
         if not len(self.client.train):
             raise WayfareError(f"device {self.id!r} holds no training samples")
-        seed_torch(seed_for(self.seed, self.round, self.id, "torch"), self._bench.where)  # dropout
+        torch.manual_seed(seed_for(self.seed, self.round, self.id, "torch"))  # dropout
         net.train()
         parameters = [p for p in net.parameters() if p.requires_grad]
         optimizer = _optimizer(self.training, parameters, self.lr)
-        step = inspect.unwrap(type(optimizer).step)  # without the compiler, as below
         memo: dict[str, Any] = {}
         total, steps = torch.zeros((), device=self._bench.where), 0
         for batch in self._batches(net, memo, iterations or int(message.number("iterations"))):
@@ -136,13 +131,11 @@ class Device:
             total += loss.detach()
             if extra is not None:
                 loss = loss + extra(output, batch)
-            for parameter in parameters:  # as zero_grad does, which takes longer for its profiling
-                parameter.grad = None
+            net.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             if self.training.clip > 0:
                 nn.utils.clip_grad_norm_(parameters, self.training.clip)
-            with torch.no_grad():
-                step(optimizer)
+            tuning.step(optimizer)
             steps += 1
             if time.monotonic() > self.deadline:
                 raise TimeoutError(f"the round's deadline passed after {steps} local steps")
@@ -169,66 +162,7 @@ class Device:
                 raise WayfareError(f"device {self.id!r}: a pass over its data has no step to train on")
 
 
-class _MaxPool(nn.MaxPool2d):
-    """A pool whose gradient comes in the layout of its output.
-
-    From layers that are flat it comes in the other one, and torch then turns the pool's input and its gradient, four
-    times as large, there and back instead: a twentieth of a step. It changes no bit. (A forward hook would do the same,
-    and cost a small network, which has no use for it, a hundredth of a step.)
-    """
-
-    def forward(self, input: torch.Tensor) -> Any:
-        output = super().forward(input)
-        if isinstance(output, torch.Tensor) and output.requires_grad and output.numel() > _WORTH:
-            output.register_hook(_to_channels_last)  # type: ignore[no-untyped-call]
-        return output
-
-
-def _to_channels_last(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.contiguous(memory_format=torch.channels_last)
-
-
-_WORTH = 2**15  # numbers from which on that takes less time than calling it
-
-
-def seed_torch(seed: int, where: torch.device) -> None:
-    """torch.manual_seed without the devices that are not in use: it is called for every client."""
-    torch.default_generator.manual_seed(seed)
-    if where.type == "cuda":
-        torch.cuda.manual_seed(seed)
-
-
-def _leave_the_compiler_out() -> None:
-    """torch's optimisers import its compiler, which takes each process seconds, only to tell it to keep off.
-
-    Nothing is compiled here, so this method may just as well be called as it is.
-    """
-    method = getattr(torch.optim.Optimizer.add_param_group, "__wrapped__", None)
-    if method is not None and "torch._dynamo" not in sys.modules:
-        method.__dynamo_disable = method
-
-
-_leave_the_compiler_out()
-
-
-class _Descent:
-    """torch.optim.SGD with neither momentum nor decay, to the bit, without looking for them in every step.
-
-    A step of a small network of ten tensors takes 2.6 ms, and that search 0.06.
-    """
-
-    def __init__(self, parameters: list[nn.Parameter], lr: float) -> None:
-        self.parameters, self.lr = parameters, lr
-
-    def step(self) -> None:
-        for parameter in self.parameters:
-            if parameter.grad is not None:
-                parameter.add_(parameter.grad, alpha=-self.lr)
-
-
-def _optimizer(training: Training, parameters: list[nn.Parameter], lr: float) -> torch.optim.Optimizer | _Descent:
-    if training.optimizer == "sgd" and not training.momentum and not training.weight_decay:
-        return _Descent(parameters, lr)
+def _optimizer(training: Training, parameters: list[nn.Parameter], lr: float) -> torch.optim.Optimizer:
     if training.optimizer == "sgd":
         return torch.optim.SGD(parameters, lr, momentum=training.momentum, weight_decay=training.weight_decay)
     kind = torch.optim.Adam if training.optimizer == "adam" else torch.optim.AdamW

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from wayfare.errors import StoreError
+from wayfare.core.errors import StoreError
 
 
 def write(path: Path, data: bytes) -> None:
@@ -97,5 +97,5 @@ def explained(path: Path, size: int, temporary: Path | None = None) -> Iterator[
                 os.unlink(temporary)  # noqa: PTH108
         raise StoreError(
             f"cannot write {path} ({size:,} bytes): {error.strerror or error}. "
-            "The last complete round is intact: make room (or mend the disk), then resume"
+            "The last complete round is intact: free some space or repair the disk, then resume"
         ) from error

@@ -1,6 +1,6 @@
 """What happens when devices meet: the contracts between the topology `encounters`, its policies and their predictors.
 
-Everything is an array with one entry per device (the ledger) or per direction of a meeting, so that the same lines
+Everything is an array with one entry per device (a column) or per direction of a meeting, so that the same lines
 serve thousands of simulated devices at once and one real device, whose arrays have length 1.
 """
 
@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
 PEER = "@peer"  # section "model@peer" of a message is the model that a peer sent
 
-Ledger = dict[str, np.ndarray]
+Columns = dict[str, np.ndarray]
 """What devices keep about themselves. The topology keeps
 
-    score      Q, the accuracy of the device's model on its probe pictures; NaN while nobody has looked
+    score      Q, the accuracy of the device's model on its probe pictures; NaN while it is not known
     can_send   transmissions left (txn)            sent    transmissions made
     can_take   receptions left (rxn)               taken   receptions made
 
@@ -25,7 +25,7 @@ and a policy adds columns of its own (`threshold`, ...). The topology never lets
 
 
 @dataclass(frozen=True)
-class Facts:
+class DeviceFacts:
     """What is known of the devices from the beginning, one entry (or row) per device."""
 
     limit: np.ndarray  # L, how many transmissions and receptions together (Eq. 6); int64
@@ -41,29 +41,29 @@ class Meeting:
     """Devices that meet in one slot. Each pair is there in both directions: `me` hears the offer of `peer`."""
 
     slot: int
-    me: np.ndarray  # int64: places in the ledger
+    me: np.ndarray  # int64: numbers of devices, which are positions in a column
     peer: np.ndarray
-    heard: np.ndarray  # bool: the peer has announced itself (it can still send)
+    announced: np.ndarray  # bool: the peer has announced itself (it can still send)
     score: np.ndarray  # what the peer says its accuracy is; NaN if it does not say
     chance: np.ndarray  # one number in [0, 1) per pair, the same in both directions
     begins: np.ndarray  # bool: the contact begins in this slot
-    alike: np.ndarray  # bool: both hold the very same model (the digests they announce are equal)
-    facts: Facts
-    look: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    same_model: np.ndarray  # bool: both hold the very same model (the digests they announce are equal)
+    facts: DeviceFacts
+    merged_accuracy: Callable[[np.ndarray, np.ndarray], np.ndarray]
     """The true accuracy of `me` after merging with `peer`, for each of these; only an oracle can do it."""
 
 
 @dataclass(frozen=True)
-class Wish:
+class Decision:
     """What each direction of a meeting decides."""
 
-    wanted: np.ndarray  # bool: `me` asks for the peer's model
+    asks: np.ndarray  # bool: `me` asks for the peer's model
     predicted: np.ndarray  # the accuracy it expects to have then; NaN where it has no idea
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """Merges that happened in a slot, before anything is adopted."""
+class MergeOutcome:
+    """Merges that happened in a slot, before anything is accepted."""
 
     slot: int
     me: np.ndarray
@@ -72,9 +72,10 @@ class Outcome:
     after: np.ndarray
     own_before: np.ndarray  # the same on the device's own held-out pictures; NaN where not asked for or none are held
     own_after: np.ndarray
-    predicted: np.ndarray  # what was expected of each merge (Wish.predicted); NaN where there was no idea
+    predicted: np.ndarray  # what was expected of each merge (Decision.predicted); NaN where there was no idea
 
 
+@runtime_checkable
 class Predictor(Protocol):
     """How good would my model be after merging with this peer's?"""
 
@@ -96,19 +97,19 @@ class Exchange(Protocol):
     def predictor(self, laboratory: Laboratory) -> Predictor | None:
         """What it predicts with, made before the tour begins; None if it does not predict."""
 
-    def begin(self, facts: Facts) -> Ledger:
+    def begin(self, facts: DeviceFacts) -> Columns:
         """`can_send`, `can_take` and the policy's own columns."""
 
-    def listens(self, ledger: Ledger, meeting: Meeting) -> Ledger:
+    def hear(self, columns: Columns, meeting: Meeting) -> Columns:
         """The policy's own columns after a slot's announcements, before anybody asks (only those that changed)."""
 
-    def wants(self, ledger: Ledger, meeting: Meeting, predictor: Predictor | None) -> Wish:
+    def decide(self, columns: Columns, meeting: Meeting, predictor: Predictor | None) -> Decision:
         """Who asks; a pure function of what it is given."""
 
-    def adopts(self, ledger: Ledger, outcome: Outcome) -> np.ndarray:
+    def accept(self, columns: Columns, outcome: MergeOutcome) -> np.ndarray:
         """Which merges are kept, bool; the others leave the device with the model it had."""
 
-    def took(self, ledger: Ledger, outcome: Outcome, adopted: np.ndarray) -> Ledger:
+    def update(self, columns: Columns, outcome: MergeOutcome, adopted: np.ndarray) -> Columns:
         """The policy's own columns afterwards (only those that changed)."""
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from wayfare.core.bundle import Bundle
 from wayfare.core.exchange import Exchange
-from wayfare.core.protocols import Client, Engine, Policy, Population, Strategy, Task
-from wayfare.core.traffic import Traffic
+from wayfare.core.gate import Gate
+from wayfare.core.protocols import Client, Engine, Policy, Population, Progress, Strategy, Task
 
 
 @dataclass
@@ -21,7 +21,7 @@ class Round:
 
     number: int
     state: Bundle
-    traffic: Traffic
+    gate: Gate
     void: bool = False
     metrics: dict[str, float] = field(default_factory=dict)
     per_client: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class Round:
     warnings: list[str] = field(default_factory=list)  # what a reader of its figures must know
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Federation:
     """The parts that a topology brings together."""
 
@@ -41,7 +41,7 @@ class Federation:
     seed: int
     rounds: int
     size_of: Callable[[str], int]
-    heard: Callable[[str], None] = lambda device: None  # told of every admitted reply
+    on_reply: Callable[[str], None] = lambda device: None  # called for every admitted reply
     # for a topology in which devices have models of their own
     task: Task | None = None
     client: Callable[[str], Client] | None = None  # what a device holds
@@ -50,21 +50,8 @@ class Federation:
     exchange: Exchange | None = None
     about: str = ""  # how devices train, in words: names what a laboratory's result depends on
     folder: Path = Path()
-    say: Callable[[str, int, int], None] = lambda text, done, total: None  # progress of long work before a round
+    progress: Progress = lambda text, done, total: None  # of long work before a round
 
-    def traffic(self, round: int) -> Traffic:
-        """The exchange of one round."""
-        return Traffic(self.engine, self.policy, round, self.size_of, self.heard)
-
-
-class Topology(Protocol):
-    """Who talks to whom: a generator of rounds that continues from any state."""
-
-    def check(self, clients: int) -> None:
-        """Refuse what cannot be done with this many clients."""
-
-    def start(self, federation: Federation, state: Bundle) -> Bundle:
-        """The topology's own state around the strategy's."""
-
-    def play(self, federation: Federation, state: Bundle, first: int) -> Iterator[Round]:
-        """The rounds from `first` on."""
+    def gate(self, round: int) -> Gate:
+        """The door to the devices in one round."""
+        return Gate(self.engine, self.policy, round, self.size_of, self.on_reply)

@@ -1,4 +1,8 @@
-"""Files that tell which process is at work, and whether it still is: the kernel lets go of a lock however that ends."""
+"""Files that tell which process is at work, and whether it still is: the kernel lets go of a lock however that ends.
+
+The library `filelock` would replace one call here, `flock`. It does not say who holds a lock, nor can another process
+ask that without taking it, nor can a lock be handed to a program that is being started.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from wayfare.errors import StoreError, WayfareError
+from wayfare.core.errors import StoreError, WayfareError
 
 _LOOK = 0.1  # seconds between two looks
 
@@ -65,7 +69,7 @@ def await_end(lock: Path, seconds: float = 5.0) -> None:
         if kill:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
-    raise WayfareError(f"process {process} of an earlier server, which holds {lock}, does not end: end it by hand")
+    raise WayfareError(f"process {process} of an earlier server still holds {lock} and does not stop: stop it by hand")
 
 
 def _taken(handle: int, kind: int) -> bool:

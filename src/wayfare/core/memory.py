@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 
 from wayfare.core import disk
 from wayfare.core.bundle import Bundle, digest
-from wayfare.errors import StoreError
+from wayfare.core.errors import StoreError
 
 KEEP = 2  # checkpoints that a run keeps: it may have to go back to the state after the last round but one
 
@@ -34,7 +34,7 @@ class Memories:
         try:
             return unseal(path.read_bytes())
         except StoreError as error:
-            raise StoreError(f"{path}: {error}. Delete it to let device {device!r} start anew") from error
+            raise StoreError(f"{path}: {error}. Delete it to let device {device!r} start over") from error
 
     def save(self, device: str, round: int, memory: Bundle) -> None:
         """Remember, and forget what no restart can need."""

@@ -6,9 +6,10 @@ A *topology* says who talks to whom. An *engine* is the one door between those w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 from torch import Tensor, nn
@@ -16,7 +17,8 @@ from torch import Tensor, nn
 from wayfare.core.bundle import Bundle, Weights
 
 if TYPE_CHECKING:
-    from wayfare.core.device import Device
+    from wayfare.core.device import Bench, Device
+    from wayfare.core.federation import Federation, Round
 
 
 @dataclass(frozen=True)
@@ -50,37 +52,150 @@ Extra = Callable[[Output, Batch], Tensor]
 """A term that a strategy adds to the task's loss."""
 
 
-class Task(Protocol):
-    """Data, network, loss, metric."""
+Progress = Callable[[str, int, int], None]
+"""Told how far long work is: what is done, how much of it, of how much."""
 
-    provides: ClassVar[frozenset[str]]
+
+class Data:
+    """Where samples come from: a frozen dataclass of settings, one for each layout, with no network or loss in sight.
+
+    Each task says in a class of its own, which extends this one, what `load` must give it.
+    """
+
+    def load(self, progress: Progress) -> Any:
+        """Read the samples; what takes long reports to `progress`."""
+        raise NotImplementedError
+
+    def on_folder(self, path: str) -> Self | None:
+        """The same layout in a device's own folder, of which nothing is held back to test with; None if it has none."""
+        return None
+
+
+class Model:
+    """What is trained: a frozen dataclass of settings. Each task says in a class of its own how its network is made."""
+
+    def missing_files(self) -> list[str]:
+        """Files that the settings name and that do not exist, such as weights."""
+        return []
+
+
+class Task:
+    """Data, network, loss, metric. Inherit from it: what has a body here is a default."""
+
+    sources: ClassVar[frozenset[str]] = frozenset({"labels"})
+    """What partitions can divide the samples by: `labels`, or what `source(name)` gives."""
+    moved: ClassVar[Mapping[str, str]] = {}
+    """Settings that an earlier version had in the task, and where they are now."""
 
     @property
-    def classes(self) -> tuple[str, ...]: ...
+    def provides(self) -> frozenset[str]:
+        """What strategies and topologies may rely on: "features", "classes", "codes", "tally", "heads"."""
+        return frozenset()
+
+    # ---- data
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return ()
+
     @property
     def samples(self) -> int:
-        """The size of the pool that partitions deal out."""
+        """The size of the pool that partitions divide."""
+        raise NotImplementedError
 
     @property
     def labels(self) -> np.ndarray | None:
-        """One class per sample of the pool: what partitions go by."""
+        """One class per sample of the pool; None where a sample has none, or several."""
+        return None
 
-    def network(self) -> nn.Module: ...
+    def source(self, name: str) -> Any:
+        """What a partition with this `source` divides the samples by."""
+        return self.labels
+
+    def describe_split(self, split: Population) -> dict[str, Any]:
+        """What to show of a split beside sizes and labels, ready for JSON; its "table" has further columns."""
+        return {}
+
+    def prepare(self, progress: Progress) -> None:
+        """Do what takes long before the first round: read pictures, compute features of frozen layers."""
+
+    @property
+    def skipped(self) -> list[dict[str, str]]:
+        """Files that were left out, and why."""
+        return []
+
+    def missing_files(self) -> list[str]:
+        """Files that the settings name and that do not exist, such as weights."""
+        return []
+
+    # ---- devices that have only their own folder
+
+    def fixed(self) -> Self:
+        """The same task with what its data decides, such as class names, written into its settings."""
+        return self
+
+    def on_folder(self, path: str) -> Self | None:
+        """The same task on a device's own folder; None if the task reads no folder."""
+        return None
+
+    def among(self, examples: int) -> Self:
+        """The same task on a device of a federation that has this many examples in all."""
+        return self
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """What must be the same on every device: by default the classes."""
+        return self.classes
+
+    # ---- learning
+
+    def network(self) -> nn.Module:
+        raise NotImplementedError
+
     def views(self, net: nn.Module) -> dict[str, int]:
         """The width of the features of each view."""
+        raise NotImplementedError
 
     def steps(
         self, net: nn.Module, client: Client, batch_size: int, memo: dict[str, Any], rng: np.random.Generator
     ) -> Iterator[Batch]:
         """One local pass. A generator, so that mining or alternating phases can sit between its yields."""
+        raise NotImplementedError
 
-    def forward(self, net: nn.Module, batch: Batch) -> Output: ...
-    def loss(self, output: Output, batch: Batch, memo: dict[str, Any]) -> Tensor: ...
+    def forward(self, net: nn.Module, batch: Batch) -> Output:
+        raise NotImplementedError
+
+    def loss(self, output: Output, batch: Batch, memo: dict[str, Any]) -> Tensor:
+        raise NotImplementedError
+
     def scan(self, net: nn.Module, client: Client) -> Iterator[Batch]:
         """The client's training samples once, in order."""
+        raise NotImplementedError
+
+    # ---- evaluation
+
+    @property
+    def protocol(self) -> str:
+        """What the figures on the test set mean, in words."""
+        return ""
 
     def evaluate(self, net: nn.Module, samples: np.ndarray | None) -> dict[str, float]:
         """Metrics on these samples of the pool, or on the task's own test set."""
+        raise NotImplementedError
+
+    def alarm(self, now: dict[str, float], start: dict[str, float]) -> str:
+        """What to tell the user of a run whose metrics were `start` before training; "" if nothing."""
+        return ""
+
+    def tally(self, net: nn.Module, samples: np.ndarray | None, limit: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """Right and all answers per class; for tasks that provide "tally"."""
+        raise NotImplementedError
+
+    def tally_many(
+        self, heads: Tensor, biases: Tensor, samples: np.ndarray | None = None, limit: int = 0
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`tally` of many linear heads at once; for tasks that provide "heads"."""
+        raise NotImplementedError
 
 
 class Strategy(Protocol):
@@ -91,6 +206,10 @@ class Strategy(Protocol):
     personal: ClassVar[bool]  # every device keeps a model of its own: there is no global one to evaluate
     pooled: ClassVar[bool]  # all data is brought to one place first
     ordered: ClassVar[bool]  # merging in another order gives another result (up to rounding it does not)
+
+    @property
+    def averages(self) -> bool:
+        """Whether `merge` is the plain weighted mean of the models."""
 
     # the model
     def prepare(self, task: Task, net: nn.Module) -> nn.Module: ...
@@ -121,25 +240,144 @@ class Failure:
     detail: str = ""  # the traceback from there, if there was one
 
 
-class Engine(Protocol):
-    """The one door between those who ask and the devices."""
+Prefetch = Literal["", "evaluation", "commit"]
+
+
+class Engine:
+    """Runs programs on devices. `core/gate.py` asks; nothing else calls it."""
+
+    workers: int = 1
+    prefetches: Prefetch = ""
+    """Before which part of a round it wants to know the next round's requests; "" if never."""
+
+    def open(self, spec: str, folder: str, bench: Callable[[], Bench]) -> None:
+        """Serve this experiment from now on."""
+
+    def set_client_sizes(self, size: Callable[[str], int]) -> None:
+        """How many samples each client has: large ones can be started first."""
 
     def call(
         self, program: str, requests: Iterable[tuple[str, Bundle]], deadline: float
     ) -> Iterator[tuple[str, Bundle | Failure]]:
         """Run a program on each device; replies in the order asked, as they become available."""
+        raise NotImplementedError
+
+    def prefetch(self, program: str, requests: Iterable[tuple[str, Bundle]], round: int, seconds: float) -> None:
+        """Begin what the next `call` will ask; only for engines that say when (`prefetches`)."""
+
+    def finish(self) -> None:
+        """The run is over: drop what was prefetched."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Let go of workers and connections."""
 
 
-class Population(Protocol):
-    """Who takes part, without holding a list of them."""
+class Topology:
+    """Who talks to whom: a generator of rounds that continues from any state. Inherit from it, as from `Task`."""
+
+    meets: ClassVar[bool] = False  # devices exchange models with each other: an [exchange] policy is needed
+    reserve: int = 0  # samples of the pool that the topology keeps: no client gets them
 
     @property
-    def groups(self) -> Sequence[str] | None: ...
-    def __len__(self) -> int: ...
-    def id(self, position: int) -> str: ...
-    def size(self, position: int) -> int: ...
+    def needs_groups(self) -> bool:
+        """Whether clients are to be in the data's own groups."""
+        return False
+
+    def check(self, clients: int) -> None:
+        """Refuse what cannot be done with this many clients."""
+
+    def length(self, clients: int) -> int | None:
+        """All the rounds there are, where that is known; `rounds = 0` then takes all of them."""
+        return None
+
+    def start(self, federation: Federation, state: Bundle) -> Bundle:
+        """The topology's own state around the strategy's."""
+        raise NotImplementedError
+
+    def rounds(self, federation: Federation, state: Bundle, first: int) -> Iterator[Round]:
+        """The rounds from `first` on."""
+        raise NotImplementedError
+
+    def next_requests(self, federation: Federation, state: Bundle, round: int) -> Iterable[tuple[str, Bundle]] | None:
+        """What devices are asked in this round if this is the state before it; None if that is not known yet."""
+        return None
+
+    def evaluate(self, federation: Federation, round: Round) -> bool:
+        """Evaluate the models of devices, where there is no one model. False: there is one, the runner evaluates it."""
+        return False
+
+    def final_model(self, federation: Federation, state: Bundle) -> tuple[Weights, str] | None:
+        """The model to use, and a digest of all models, where there are several; None where the state has the one."""
+        return None
+
+
+class Population:
+    """Who takes part, and which samples of the pool each client has. `partition/split.py` has the two forms of it.
+
+    A position, from 0 to len - 1, is a place in this object; an id outlives `select`.
+    """
+
+    provenance: dict[str, Any]
+    """Where it comes from: rule, settings, seed, number of samples."""
+    groups: tuple[str, ...] | None
+    """The group of each client, where there are groups."""
+    numbers: np.ndarray | None
+    """The k of each id "ck"; None stands for 0 to len - 1."""
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def __getitem__(self, position: int) -> np.ndarray:
+        """The samples of the client at this position, as an array of the caller's own."""
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (self[position] for position in range(len(self)))
+
+    def id(self, position: int) -> str:
+        raise NotImplementedError
+
+    def find(self, id: str) -> int | None:
+        """The position of an id, or None."""
+        raise NotImplementedError
+
+    def position(self, id: str) -> int:
+        """The position of an id; ConfigError if there is no such client."""
+        raise NotImplementedError
+
+    def size(self, position: int) -> int:
+        raise NotImplementedError
+
     @property
-    def sizes(self) -> np.ndarray: ...
+    def sizes(self) -> np.ndarray:
+        """Samples per client, (N,) int64."""
+        raise NotImplementedError
+
+    def pool(self) -> np.ndarray:
+        """The samples that all clients together have, or draw from."""
+        raise NotImplementedError
+
+    def select(self, positions: Sequence[int] | np.ndarray) -> Population:
+        """The clients at these positions, in this order; they keep their ids, samples and groups."""
+        raise NotImplementedError
+
+    def pack(self) -> bytes:
+        """Bytes that `partition.split.load_split` reads; equal populations give equal bytes."""
+        raise NotImplementedError
+
+
+class Partition:
+    """Who gets which samples: a frozen dataclass of settings, called with what it divides the samples by."""
+
+    source: ClassVar[str] = "labels"
+
+    def __call__(self, dealt: Any, rng: np.random.Generator) -> Population:
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -148,7 +386,7 @@ class Training:
 
     epochs: int = 1
     iterations: int = 0  # if > 0: this many steps whatever the client's size, instead of epochs
-    at_most: int = 0  # if > 0: no more steps than this, however many epochs are wanted
+    at_most: int = 0  # if > 0: no more steps than this, however many epochs that is
     batch_size: int = 32
     optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
     lr: float = 0.05
@@ -156,6 +394,19 @@ class Training:
     momentum: float = 0.0
     weight_decay: float = 0.0
     clip: float = 0.0  # if > 0: bound on the gradient's L2 norm
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """When and on what the model is judged."""
+
+    every: int = 1  # rounds between two evaluations; the last round is always evaluated; 0: never
+    test: bool = True  # on the task's test set
+    clients: int = 20  # on the held-out samples of this many clients (the same ones each time)
+    holdout: float = 0.1  # the share of each client's samples that it never trains on
+    validation_clients: int = 0  # clients set aside: they never train, all their samples validate
+    monitor: str = ""  # the metric to watch, "validation/accuracy" for instance: its best round gives the model
+    patience: int = 0  # stop after this many evaluations without a better one; 0: never
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The states of many devices as rows of one file: a few in memory, however many there are.
 
-A row is never changed while a checkpoint may point to it: a new state goes to a free row, and the caller's ledger says
-which row is whose. So a checkpoint is only that ledger, and a crash at any instant leaves every row it needs intact.
+A row is never changed while a checkpoint may point to it: a new state goes to a free row, and the caller says
+which row is whose. So a checkpoint is only that list, and a crash at any instant leaves every row it needs intact.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import torch
 
 from wayfare.core import disk
 from wayfare.core.bundle import Bundle, Weights, plain
-from wayfare.errors import StoreError
+from wayfare.core.errors import StoreError
 
 _ROOM = 2**28  # bytes of states that may wait to be written
 
 
 @dataclass
-class Row(Bundle):
+class StateRow(Bundle):
     """A state whose tensors are parts of one, as it lies in the file. It may be shared: it is not to be changed."""
 
     flat: torch.Tensor = field(default_factory=lambda: torch.empty(0))
@@ -100,7 +100,7 @@ class Rows:
         return row
 
     def _flat(self, state: Bundle) -> torch.Tensor:
-        if isinstance(state, Row):
+        if isinstance(state, StateRow):
             return state.flat
         return torch.cat(
             [plain(state[section][name]).reshape(-1) for section, names in self._form.items() for name in names]
@@ -115,7 +115,7 @@ class Rows:
         self._sound.add(row)
         self._new = True
 
-    def get(self, row: int, checksum: int) -> Row:
+    def get(self, row: int, checksum: int) -> StateRow:
         """Read a state."""
         return self.shaped(self.flat(row, checksum))
 
@@ -132,19 +132,19 @@ class Rows:
             if read < self._bytes or _checksum(flat) != checksum:
                 raise StoreError(
                     f"{self.path} is damaged: the state in row {row} is not what was written there. "
-                    "A device's model is lost: begin a new run"
+                    "A device's model is lost: start a new run"
                 )
             self._sound.add(row)
         return flat
 
-    def shaped(self, flat: torch.Tensor) -> Row:
+    def shaped(self, flat: torch.Tensor) -> StateRow:
         """The state that this tensor is."""
         parts = iter(flat.split_with_sizes(self._sizes))
         tensors: dict[str, Weights] = {
             section: {name: next(parts).view(shape) for name, shape in shapes.items()}
             for section, shapes in self._form.items()
         }
-        return Row(tensors, flat=flat)
+        return StateRow(tensors, flat=flat)
 
     def sync(self) -> None:
         """Everything written so far is on the disk when this returns."""

@@ -24,8 +24,8 @@ from typing import Any
 
 from wayfare.core import disk, locks
 from wayfare.core.bundle import Bundle
+from wayfare.core.errors import StoreError
 from wayfare.core.memory import KEEP, Memories
-from wayfare.errors import StoreError
 
 
 class Store:

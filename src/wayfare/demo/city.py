@@ -7,8 +7,8 @@ import io
 import numpy as np
 from PIL import Image, ImageDraw
 
-from wayfare.data.town.model import GROUND, City
-from wayfare.reports.dataset_parts import Picture
+from wayfare.pages.dataset_parts import Picture
+from wayfare.town.model import GROUND, City
 
 _INK = {
     "grass": (205, 220, 186), "road": (250, 249, 246), "crossing": (240, 238, 232), "pavement": (233, 230, 222),

@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from wayfare.data.places import PlacePhotos
-from wayfare.data.town import map as town_map
-from wayfare.data.town.model import City
+from wayfare.core.errors import DataError
 from wayfare.demo.city import picture_of
-from wayfare.errors import DataError
-from wayfare.gallery.album import Album, Wanted, evenly
-from wayfare.reports.story_parts import (
+from wayfare.demo.page_parts import (
     CityMap,
     FoundPhoto,
-    Graphing,
+    GraphExample,
     LocatedPhoto,
-    Locating,
-    Point,
-    Searching,
+    LocateExample,
+    MapPoint,
+    SearchExample,
 )
+from wayfare.pages.thumbnails import PictureSource, Thumbnails, evenly
+from wayfare.places.data.place_photos import PlacePhotos
+from wayfare.town import map as town_map
+from wayfare.town.model import City
 
 Progress = Callable[[str, int, int], None]
 _FOUND = 8  # pictures for each text
@@ -36,23 +36,23 @@ _LARGE, _SMALL = 320, 200  # pixels
 # ---- Where was this taken?
 
 
-def locate_three(run: Path, cities: dict[str, City], progress: Progress) -> Locating:
+def locate_three(run: Path, cities: dict[str, City], progress: Progress) -> LocateExample:
     """An index of the city that nobody learnt from; two of its photos, and one of another city.
 
     The two are those that the model is surest of, which the page says; how all came out is beside them.
     """
-    from wayfare.use.adding import add
-    from wayfare.use.confidence import calibrate
-    from wayfare.use.index import Index
-    from wayfare.use.locate import Answer, locate
-    from wayfare.use.model import load_model
+    from wayfare.places.calibration import calibrate
+    from wayfare.places.index import Index
+    from wayfare.places.indexing import add
+    from wayfare.places.locate import Answer, locate
+    from wayfare.places.trained_model import load_model
 
     model = load_model(run)
-    grounds = model.task.grounds
-    photos, radius = grounds.photos, model.task.radius
+    divided = model.task.loaded.divided
+    photos, radius = divided.photos, model.task.radius
     asks = photos.query if photos.query is not None else np.zeros(len(photos), bool)
     inside = np.ones(len(photos), bool)
-    inside[grounds.pool] = False
+    inside[divided.pool] = False
     database = photos.take(inside & ~asks)
     added = add(model, database, run / "index", lambda: calibrate(model, run, progress), progress)
     index = Index(run / "index")
@@ -83,44 +83,45 @@ def locate_three(run: Path, cities: dict[str, City], progress: Progress) -> Loca
     first = surest[0]
     apart = [row for row in surest[1:] if _metres(photos, first, row) > 2 * radius]  # two photos of one place say less
     chosen = [first, (apart or surest[1:] or surest)[0], theirs[len(theirs) // 2]]
-    album = Album()
+    thumbnails = Thumbnails()
 
     def shown(row: int, is_known: bool) -> LocatedPhoto:
         answer = by_photo[paths[row]]
         match = answer.places[0].first.file
         about = f"taken in {str(photos.city[row]).capitalize()}"
         return LocatedPhoto(
-            _picture(album, paths[row], about, _LARGE), _picture(album, match, "the most similar photo in the index"),
+            _picture(thumbnails, paths[row], about, _LARGE),
+            _picture(thumbnails, match, "the most similar photo in the index"),
             about, is_known, answer.unknown, answer.confidence, away(row) if is_known else None,
             _on(city, answer.position.latitude, answer.position.longitude),
             _on(city, *_degrees(photos, row)) if is_known else None,
         )  # fmt: skip
 
     here = [_on(city, *_degrees(database, row), "index") for row in range(len(database))]
-    return Locating(
+    return LocateExample(
         city=map_of(city, here), index=len(index),
         photos=[shown(chosen[0], True), shown(chosen[1], True), shown(chosen[2], False)],
         threshold=None if added.facts.calibration is None else added.facts.calibration.threshold,
-        asked=len(ours), right=sum(right.values()),
-        accepted=len(accepted), accepted_right=sum(right[row] for row in accepted), strangers=len(theirs),
+        queries=len(ours), right=sum(right.values()),
+        accepted=len(accepted), accepted_right=sum(right[row] for row in accepted), outside=len(theirs),
         refused=sum(by_photo[paths[row]].unknown is True for row in theirs), radius=radius,
     )  # fmt: skip
 
 
-def map_of(city: City, photos: Sequence[Point], note: str = "") -> CityMap:
+def map_of(city: City, photos: Sequence[MapPoint], note: str = "") -> CityMap:
     """A city's map with points on it."""
     sights = [(square.x, square.y, square.sight) for square in city.squares]
     return CityMap(city.name.capitalize(), picture_of(city), city.width, city.height, photos, sights, note)
 
 
-def points_of(city: City, photos: PlacePhotos, rows: np.ndarray, looks: Sequence[str]) -> list[Point]:
+def points_of(city: City, photos: PlacePhotos, rows: np.ndarray, looks: Sequence[str]) -> list[MapPoint]:
     """Photographs as points of a city's map."""
     return [_on(city, *_degrees(photos, row), look) for row, look in zip(rows.tolist(), looks)]
 
 
-def _on(city: City, latitude: float, longitude: float, look: str = "") -> Point:
+def _on(city: City, latitude: float, longitude: float, look: str = "") -> MapPoint:
     x, y = town_map.to_xy(city, latitude, longitude)
-    return Point(float(x), float(y), look)
+    return MapPoint(float(x), float(y), look)
 
 
 def _degrees(photos: PlacePhotos, row: int) -> tuple[float, float]:
@@ -136,11 +137,11 @@ def _metres(photos: PlacePhotos, one: int, other: int) -> float:
 # ---- Which photos show this?
 
 
-def search_twice(run: Path, progress: Progress) -> list[Searching]:
+def search_twice(run: Path, progress: Progress) -> list[SearchExample]:
     """The two things that most pictures show, looked for among those that the run searches when it is judged."""
-    from wayfare.use.hash_model import hashing_run
-    from wayfare.use.search import Query, SearchIndex, search
-    from wayfare.use.search_adding import add_pairs, model_for
+    from wayfare.hashing.hash_model import hashing_run
+    from wayfare.hashing.indexing import add_pairs, model_for
+    from wayfare.hashing.search import Query, SearchIndex, search
 
     found, out = hashing_run(run), run / "index"
     add_pairs(model_for(found, out), found, out, progress)
@@ -149,17 +150,18 @@ def search_twice(run: Path, progress: Progress) -> list[Searching]:
     counts = dict(zip(pairs.names, pairs.labels[pairs.retrieval].sum(0).tolist()))
     words = [word for word in sorted(fine, key=lambda name: -counts[name]) if index.model.knows(word)][:2]
     answers = search(index, [Query(word) for word in words], k=_FOUND, find="photos").answers
-    album = Album()
+    thumbnails = Thumbnails()
     made = []
     for word, answer in zip(words, answers):
         hits = [
             FoundPhoto(
-                _picture(album, hit.files[0], " ".join(hit.texts)) if hit.files else None, ", ".join(_last(hit.labels)),
+                _picture(thumbnails, hit.files[0], " ".join(hit.texts)) if hit.files else None,
+                ", ".join(_last(hit.labels)),
                 " ".join(hit.texts), word in hit.labels,
             )
             for hit in answer.hits
         ]  # fmt: skip
-        made.append(Searching(word, word, hits, counts[word] / max(1, len(pairs.retrieval))))
+        made.append(SearchExample(word, hits, counts[word] / max(1, len(pairs.retrieval))))
     return made
 
 
@@ -170,26 +172,26 @@ def _last(labels: Sequence[str]) -> Sequence[str]:
 # ---- How do things relate?
 
 
-def draw_graph(run: Path) -> Graphing:
+def draw_graph(run: Path) -> GraphExample:
     """The graph of the first test picture in which enough goes on and not too much, beside the town's own record."""
-    from wayfare.reports.graph_picture import Sketch, photo
-    from wayfare.use.graph import graphs
-    from wayfare.use.graph_page import drawn_of, shown_of
-    from wayfare.use.scene_model import load_scene_model
+    from wayfare.scenes.graph import graphs
+    from wayfare.scenes.graph_files import drawn_of, shown_of
+    from wayfare.scenes.graph_picture import GraphSketch, photo
+    from wayfare.scenes.scene_model import load_scene_model
 
     model = load_scene_model(run)
-    test = model.task.tested
+    test = model.task.loaded.test.truth
     objects = np.diff(test.object_offsets)
     kinds = np.array([len(np.unique(test[row].relations[:, 2])) for row in range(len(test))])
     fits = np.flatnonzero((objects >= _OBJECTS[0]) & (objects <= _OBJECTS[1]) & (kinds >= _KINDS))
     place = int(fits[0]) if len(fits) else int(np.argmax(kinds))
-    made = next(graphs(model, [Path(model.task.path)], images=[str(test.image_ids[place])], top=_RELATIONS))
-    drawn = Sketch(drawn_of(made, len(model.things), model.classes))
+    made = next(graphs(model, [test.root], images=[str(test.image_ids[place])], top=_RELATIONS))
+    drawn = GraphSketch(drawn_of(made, len(model.things), model.classes))
     known = {(int(s), int(o), model.predicates[p]) for s, o, p in test[place].relations.tolist()}
     right = [(one.subject, one.object, one.predicate) in known for one in made.relations]
-    plain = None if made.seen.pixels is None else _picture(Album(), made.seen.pixels, "the photo", _LARGE)
-    return Graphing(plain, shown_of(made, drawn, photo(drawn)), right)
+    plain = None if made.picture.pixels is None else _picture(Thumbnails(), made.picture.pixels, "the photo", _LARGE)
+    return GraphExample(plain, shown_of(made, drawn, photo(drawn)), right)
 
 
-def _picture(album: Album, source: Path | np.ndarray, words: str, side: int = _SMALL) -> Any:
-    return album.picture(Wanted(source, words), side)
+def _picture(thumbnails: Thumbnails, source: Path | np.ndarray, words: str, side: int = _SMALL) -> Any:
+    return thumbnails.picture(PictureSource(source, words), side)

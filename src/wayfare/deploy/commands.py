@@ -10,23 +10,23 @@ import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from wayfare.core.errors import WayfareError
 from wayfare.deploy.flower_tools import called
-from wayfare.errors import WayfareError
 
 
 def flwr(commands: Sequence[Sequence[str]], env: Mapping[str, str], tolerated: str = "") -> list[str]:
     """Give Flower these commands; returns what each says. One that fails is an error, but for what is tolerated."""
-    told = json.loads(called([sys.executable, "-m", __name__, json.dumps(commands)], env))
-    for command, (status, text) in zip(commands, told):
+    results = json.loads(called([sys.executable, "-m", __name__, json.dumps(commands)], env))
+    for command, (status, text) in zip(commands, results):
         if status and not (tolerated and tolerated in text.lower()):
             raise WayfareError(f"`flwr {' '.join(command[:2])}` failed: {text.strip()[-1000:]}")
-    return [text for _, text in told]
+    return [text for _, text in results]
 
 
 def _run(app: Any, command: list[str]) -> tuple[int, str]:
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as output:
         for handle in (1, 2):  # below Python: Flower plays with its standard output too
-            os.dup2(said.fileno(), handle)
+            os.dup2(output.fileno(), handle)
         try:
             app(command)
             status = 0
@@ -37,8 +37,8 @@ def _run(app: Any, command: list[str]) -> tuple[int, str]:
             traceback.print_exc()
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-        said.seek(0)
-        return status, said.read().decode(errors="replace")
+        output.seek(0)
+        return status, output.read().decode(errors="replace")
 
 
 def main(commands: list[list[str]]) -> None:

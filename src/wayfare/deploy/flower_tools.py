@@ -12,9 +12,9 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from wayfare.core.errors import ConfigError, WayfareError
 from wayfare.core.locks import held, sign
-from wayfare.engines.flower_simulation import QUIET, require
-from wayfare.errors import ConfigError, WayfareError
+from wayfare.engines.flower.simulation import QUIET, require
 
 _QUICK = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5"}  # seconds between two looks for work, on one machine
 _END = 15.0  # seconds that a program has to end by itself

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from wayfare.errors import ConfigError
+from wayfare.core.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 
@@ -23,7 +23,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 def check_name(name: str) -> None:
     """Names of nodes are names of files, and short."""
     if not _NAME.fullmatch(name):
-        raise ConfigError(f"{name!r} cannot be a node's name: letters, digits, - and _ are wanted, at most 63")
+        raise ConfigError(f"{name!r} cannot be a node's name: expected at most 63 letters, digits, - and _")
 
 
 def make_keys(folder: Path, nodes: Sequence[str], hosts: Sequence[str], days: int = 365) -> list[Path]:

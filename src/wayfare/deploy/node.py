@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from subprocess import Popen
 
+from wayfare.core.errors import ConfigError
 from wayfare.deploy.flower_tools import program, started
 from wayfare.deploy.keys import check_name
 from wayfare.deploy.server import Address
-from wayfare.deploy.warm import warmed
-from wayfare.errors import ConfigError
+from wayfare.deploy.warm_process import warm_process
 
 _PAUSE = 15.0  # seconds between two tries to join
 _PATIENCE = 150.0  # seconds of tries: for one, a SuperLink lets nobody in for a minute who seems to be there still
@@ -65,7 +65,7 @@ class Node:
     @contextmanager
     def running(self, log: Path | None = None) -> Iterator[Callable[[], AbstractContextManager[Popen[bytes]]]]:
         """Keep what a node needs beside Flower's program; gives what starts that program."""
-        with warmed(self.home / "flower", log) as env:
+        with warm_process(self.home / "flower", log) as env:
             yield lambda: started(self.command(), env, log)
 
     def join(self, log: Path | None = None) -> int:

@@ -1,4 +1,4 @@
-"""The server of a federation: a SuperLink, the nodes that may join it, and a run that is played through it.
+"""The server of a federation: a SuperLink, the nodes that may join it, and a run that goes through it.
 
 What Flower keeps is in RUN/flower: its database, its log, the app that it starts (which is only a name: Wayfare is
 installed on every machine), the job, and what is heard of it.
@@ -19,19 +19,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wayfare import errors
+from wayfare.core import errors
+from wayfare.core.errors import ConfigError, DeviceError, StoreError, WayfareError
 from wayfare.core.locks import await_end, held, holder
 from wayfare.deploy.commands import flwr
 from wayfare.deploy.flower_tools import environment, program, started, tail
-from wayfare.deploy.household import check_federable
-from wayfare.errors import ConfigError, DeviceError, StoreError, WayfareError
+from wayfare.deploy.local_folder import check_federable
 from wayfare.experiment import Experiment
 
 Listener = Callable[[str, dict[str, Any]], None]
 _UP = 90.0  # seconds within which the SuperLink must answer
 _LOOK = 0.5  # seconds between two looks at what has happened
 _ASK = 60.0  # seconds between two questions to Flower whether a run that has not begun still is one
-_SUPERLINK, _PLAYER = "superlink.lock", "player.lock"  # held by Flower's process, and by the one that plays the run
+_SUPERLINK, _RUN = "superlink.lock", "run.lock"  # held by Flower's process, and by the one that runs the rounds
 _LINK = "wayfare"  # the name of the connection in Flower's settings
 
 _APP = """\
@@ -43,8 +43,8 @@ dependencies = []
 [tool.flwr.app]
 publisher = "wayfare"
 [tool.flwr.app.components]
-serverapp = "wayfare.flower_server:app"
-clientapp = "wayfare.flower_app:app"
+serverapp = "wayfare.deploy.server_app:app"
+clientapp = "wayfare.deploy.client_app:app"
 """
 
 
@@ -60,7 +60,7 @@ class Address:
         """From HOST:PORT."""
         host, _, port = text.rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise ConfigError(f"{text!r} is not an address: HOST:PORT is wanted, 127.0.0.1:8000 for instance")
+            raise ConfigError(f"{text!r} is not an address: expected HOST:PORT, such as 127.0.0.1:8000")
         return cls(host.strip("[]"), int(port))
 
     def __str__(self) -> str:
@@ -75,14 +75,15 @@ class Address:
 def serve(
     experiment: Experiment | None,
     folder: Path,
+    *,
     listen: Address,
     certificates: Path | None,
     nodes: int,
     wait: float,
-    hear: Listener,
+    notify: Listener,
     rounds: int = 0,
 ) -> dict[str, Any]:
-    """Play an experiment with real devices (None: go on with the one in the folder); returns the summary.
+    """Run an experiment with real devices (None: go on with the one in the folder); returns the summary.
 
     Without `certificates` anybody can join and read along: for a trial on one machine.
     """
@@ -90,26 +91,32 @@ def serve(
     keys = _public_keys(certificates) if certificates else []
     nodes = nodes or len(keys)
     if not nodes:
-        raise ConfigError("--nodes is wanted: how many devices to wait for (without certificates nobody can know)")
+        raise ConfigError("--nodes is missing: how many devices to wait for (certificates would say it)")
     job = _job(experiment, folder, nodes, wait, rounds)
     place.mkdir(parents=True, exist_ok=True)
     with held(place / "server.lock", os.getpid()):
-        return _serve(job, place, listen, certificates, keys, hear)
+        return _serve(job, place, listen=listen, certificates=certificates, keys=keys, notify=notify)
 
 
 def _serve(
-    job: dict[str, Any], place: Path, listen: Address, certificates: Path | None, keys: list[Path], hear: Listener
+    job: dict[str, Any],
+    place: Path,
+    *,
+    listen: Address,
+    certificates: Path | None,
+    keys: list[Path],
+    notify: Listener,
 ) -> dict[str, Any]:
-    # Of an earlier server that was killed. A SuperLink that ends has closed its door seconds before it is gone: until
+    # Of an earlier server that was killed. A SuperLink that ends stops listening seconds before it is gone: until
     # then what it has started would come to ours, take work there, and let it fall when it is ended.
-    for lock in (place / _SUPERLINK, place / _PLAYER):
+    for lock in (place / _SUPERLINK, place / _RUN):
         if earlier := holder(lock):
-            hear(
+            notify(
                 "warning",
                 {"text": f"an earlier server of this run was killed: waiting until its process {earlier} ends"},
             )
         await_end(lock)
-    for old in ("outcome.json", "events.jsonl", _PLAYER):
+    for old in ("outcome.json", "events.jsonl", _RUN):
         (place / old).unlink(missing_ok=True)
     _check_free(listen)
     (place / "job.json").write_text(json.dumps(job), encoding="utf-8")
@@ -122,9 +129,9 @@ def _serve(
         _wait_until_up(listen, certificates, process, log)
         registered = [["supernode", "register", str(key.absolute()), _LINK, "--name", key.stem] for key in keys]
         begun = ["run", str(place / "app"), _LINK, "--format", "json"]
-        *_, told = flwr([*registered, begun], env, tolerated="already")  # nodes may have been let in before
-        hear("listening", {"address": str(listen), "nodes": job["nodes"]})
-        return _outcome(place, process, str(json.loads(told)["run-id"]), env, log, hear)
+        *_, answer = flwr([*registered, begun], env, tolerated="already")  # nodes may have been let in before
+        notify("listening", {"address": str(listen), "nodes": job["nodes"]})
+        return _outcome(place, process, str(json.loads(answer)["run-id"]), env=env, log=log, notify=notify)
 
 
 def _job(experiment: Experiment | None, folder: Path, nodes: int, wait: float, rounds: int) -> dict[str, Any]:
@@ -213,21 +220,23 @@ def _wait_until_up(listen: Address, certificates: Path | None, process: Any, log
     raise WayfareError(f"Flower's SuperLink does not answer on {listen.near}: {reason}")
 
 
-def _outcome(place: Path, process: Any, run: str, env: dict[str, str], log: Path, hear: Listener) -> dict[str, Any]:
+def _outcome(
+    place: Path, process: Any, run: str, *, env: dict[str, str], log: Path, notify: Listener
+) -> dict[str, Any]:
     """Pass on what is heard until the run is over."""
     events, asked = _events(place / "events.jsonl"), time.monotonic()
     done = place / "outcome.json"
     while True:
         over = done.exists()  # before the last events are read
         for event in next(events):
-            hear(event["event"], event["data"])
+            notify(event["event"], event["data"])
         if over:
-            return _told(json.loads(done.read_text(encoding="utf-8")))
+            return _summary(json.loads(done.read_text(encoding="utf-8")))
         if process.poll() is not None:
             raise WayfareError(f"Flower's SuperLink has ended:\n{tail(log)}")
-        player = holder(place / _PLAYER)
-        ended = player == 0
-        if player is None and time.monotonic() - asked > _ASK:  # it has not even begun
+        runner = holder(place / _RUN)
+        ended = runner == 0
+        if runner is None and time.monotonic() - asked > _ASK:  # it has not even begun
             asked, ended = time.monotonic(), _is_over(run, env)
         if ended and not done.exists():
             raise WayfareError(f"the server's process has ended without a word:\n{tail(log)}")
@@ -236,8 +245,8 @@ def _outcome(place: Path, process: Any, run: str, env: dict[str, str], log: Path
 
 def _is_over(run: str, env: dict[str, str]) -> bool:
     """Whether Flower takes the run for finished."""
-    told = json.loads(flwr([["list", _LINK, "--run-id", run, "--format", "json"]], env)[0])
-    return any(str(each.get("status", "")).startswith("finished") for each in told.get("runs", []))
+    listing = json.loads(flwr([["list", _LINK, "--run-id", run, "--format", "json"]], env)[0])
+    return any(str(each.get("status", "")).startswith("finished") for each in listing.get("runs", []))
 
 
 def _events(path: Path) -> Iterator[list[dict[str, Any]]]:
@@ -250,7 +259,7 @@ def _events(path: Path) -> Iterator[list[dict[str, Any]]]:
         yield [json.loads(line) for line in whole.splitlines()]
 
 
-def _told(outcome: dict[str, Any]) -> dict[str, Any]:
+def _summary(outcome: dict[str, Any]) -> dict[str, Any]:
     """The summary, or the error that there was, as it was."""
     if "summary" in outcome:
         return dict(outcome["summary"])

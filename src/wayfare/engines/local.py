@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
 from types import TracebackType
 
 import torch
 
 from wayfare.core.bundle import Bundle
 from wayfare.core.device import Bench
-from wayfare.core.protocols import Failure
-from wayfare.engines.programs import keep_freed_memory, perform
+from wayfare.core.protocols import Engine, Failure
+from wayfare.engines.programs import perform
 
 
-class Local(AbstractContextManager["Local"]):
+class Local(Engine):
     """Runs every device here."""
 
     def __init__(self, workers: int = 1) -> None:
@@ -25,7 +24,6 @@ class Local(AbstractContextManager["Local"]):
     def open(self, spec: str, folder: str, bench: Callable[[], Bench]) -> None:
         """Serve this experiment from now on."""
         torch.set_num_threads(1)
-        keep_freed_memory()
         self._bench = bench
 
     def call(

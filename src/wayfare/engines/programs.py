@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import math
 import time
 import traceback
@@ -52,19 +50,19 @@ def meet(device: Device, message: Bundle) -> Bundle:
     if message.values.get("own"):
         values["own_before"] = _own_score(device, own)
     if peer.tensors:
-        said = Bundle(peer.tensors, {"n": int(message.number("n" + PEER))})
-        state = strategy.merge(own, [(device.id, strategy.report(own, int(message.number("n")))), ("peer", said)])
+        theirs = Bundle(peer.tensors, {"n": int(message.number("n" + PEER))})
+        state = strategy.merge(own, [(device.id, strategy.report(own, int(message.number("n")))), ("peer", theirs)])
     if iterations := int(message.number("iterations")):
-        told = strategy.send(state, device.id)
-        reply = strategy.client(device, Bundle(told.tensors, {**told.values, "iterations": iterations}))
-        alone = getattr(strategy, "averages", False)  # the mean of one model is that model
-        state = state.with_(model=reply["model"]) if alone else strategy.merge(state, [(device.id, reply)])
+        sent = strategy.send(state, device.id)
+        reply = strategy.client(device, Bundle(sent.tensors, {**sent.values, "iterations": iterations}))
+        # the mean of one model is that model
+        state = state.with_(model=reply["model"]) if strategy.averages else strategy.merge(state, [(device.id, reply)])
     if message.values.get("own"):
         values["own_after"] = _own_score(device, state)
     if "samples" in message or "test" in message.values:
         net = device.network(strategy.resume(device, strategy.send(state, device.id))).eval()
         at = message["samples"]["at"].numpy() if "samples" in message else None
-        right, total = device.task.tally(net, at, int(message.number("test")))  # type: ignore[attr-defined]
+        right, total = device.task.tally(net, at, int(message.number("test")))
         tensors["tally"] = {"right": torch.from_numpy(right), "total": torch.from_numpy(total)}
     return Bundle({**state.tensors, **tensors} if message.values.get("keep") else tensors, values)
 
@@ -75,15 +73,6 @@ def _own_score(device: Device, state: Bundle) -> float:
         return -1.0
     net = device.network(device.strategy.resume(device, device.strategy.send(state, device.id))).eval()
     return device.task.evaluate(net, device.client.holdout)["accuracy"]
-
-
-def keep_freed_memory() -> None:
-    """Tell glibc not to hand freed memory back: otherwise every step maps its activations anew."""
-    with contextlib.suppress(OSError, AttributeError):
-        library = ctypes.CDLL(None)
-        library.mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
-        library.mallopt(-3, 32 * 2**20)  # M_MMAP_THRESHOLD, its largest
-        library.mallopt(1, 0)  # M_MXFAST: small pieces set aside, which every large one would have it clear up
 
 
 PROGRAMS: dict[str, Program] = {"train": train, "evaluate": evaluate, "meet": meet, "look": meet}

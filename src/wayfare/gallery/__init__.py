@@ -1,11 +1,6 @@
 """Looking at a data set: reads it with its loader and hands what is worth seeing to the page, as plain data.
 
-album.py      small pictures
-places.py     photographs of places: MSLS, geotagged photographs
-scenes.py     scene graphs
-labelled.py   pictures with words, labels, attributes or classes
-movement.py   traces and contacts
-maps.py       where all of it is
+Each layout is read by the `gallery` module of its package: places, scenes, hashing, attributes, objects, encounters.
 """
 
 from __future__ import annotations
@@ -13,19 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from wayfare.data.findings import Problems
-from wayfare.data.layouts import DESCRIPTIONS, Found, find
-from wayfare.data.pair_source import Options
-from wayfare.data.tables import read_json
-from wayfare.errors import DataError
-from wayfare.gallery import labelled, maps, movement, places, scenes
-from wayfare.gallery.album import Album
-from wayfare.gallery.parts import Gathered
-from wayfare.reports.dataset_parts import Collection, DataSet
+from wayfare.attributes import gallery as attributes
+from wayfare.core.errors import DataError
+from wayfare.encounters import gallery as encounters
+from wayfare.hashing import gallery as hashing
+from wayfare.io.findings import Problems
+from wayfare.io.layouts import DESCRIPTIONS, FoundLayout, find
+from wayfare.io.tables import read_json
+from wayfare.objects import gallery as objects
+from wayfare.pages import maps
+from wayfare.pages.dataset_parts import Collection, DataSet
+from wayfare.pages.gallery_parts import Gathered
+from wayfare.pages.thumbnails import Thumbnails
+from wayfare.places import gallery as places
+from wayfare.scenes import gallery as scenes
 
 _ORDER = (
-    "msls", "photos", "traces", "psg", "mirflickr", "celeba", "fashion", "pair_nuswide", "pair_coco",
-    "pair_wikipedia", "pair_mats", "pair_table", "cifar", "folder",
+    "msls", "photos", "traces", "psg", "mirflickr", "celeba", "fashion", "nuswide", "coco",
+    "wikipedia", "mat_pairs", "csv_pairs", "cifar", "folder",
 )  # on the page  # fmt: skip
 Progress = Callable[[str, int, int], None]  # what is being read, how far, of how many
 
@@ -34,44 +34,44 @@ def gather(path: Path, progress: Progress = lambda *_: None) -> Collection:
     """Everything that the page shows. A data set that cannot be read at all is listed with the reason."""
     found = sorted(find(path), key=lambda item: _ORDER.index(item.layout))
     sets: list[DataSet] = []
-    sources: list[maps.Source] = []
-    album = Album()
+    sources: list[maps.MapSource] = []
+    thumbnails = Thumbnails()
     for place, item in enumerate(found):
         progress(f"reading {item.path.name}", place, len(found))
-        before = len(album.broken)
+        before = len(thumbnails.broken)
         try:
-            gathered = _gather(item, album)
+            gathered = _gather(item, thumbnails)
         except DataError as error:
             if len(found) == 1:
                 raise
             gathered = Gathered(counts={}, problems=_only(error))
         sources += gathered.sources
-        sets.append(_data_set(item, gathered, album.broken[before:]))
+        sets.append(_data_set(item, gathered, thumbnails.broken[before:]))
     progress("drawing", len(found), len(found))
     return Collection(path.resolve().name, str(path), sets, maps.draw(sources), _town(path))
 
 
-def _gather(item: Found, album: Album) -> Gathered:
+def _gather(item: FoundLayout, thumbnails: Thumbnails) -> Gathered:
     match item.layout:
         case "msls" | "photos":
-            return places.gather(item.path, item.layout, album)
+            return places.gather(item.path, item.layout, thumbnails)
         case "psg":
-            return scenes.gather(item.path, album)
+            return scenes.gather(item.path, thumbnails)
         case "mirflickr":
-            return labelled.gather_mirflickr(item.path, album)
+            return hashing.gather_mirflickr(item.path, thumbnails)
         case "fashion":
-            return labelled.gather_fashion(item.path, album)
-        case "pair_nuswide" | "pair_coco" | "pair_wikipedia" | "pair_mats" | "pair_table":
-            return labelled.gather_pairs(item.module.read(item.path, Options()), album)
+            return hashing.gather_fashion(item.path, thumbnails)
+        case "nuswide" | "coco" | "wikipedia" | "mat_pairs" | "csv_pairs":
+            return hashing.gather_pairs(item.module.read(item.path, Problems()), thumbnails)
         case "celeba":
-            return labelled.gather_celeba(item.path, album)
+            return attributes.gather_celeba(item.path, thumbnails)
         case "cifar":
-            return labelled.gather_cifar(item.path, album)
+            return objects.gather_cifar(item.path, thumbnails)
         case "traces":
-            return movement.gather(item.path)
+            return encounters.gather(item.path)
         case "folder":
-            return labelled.gather_folder(item.path, album)
-    raise DataError(f"nothing is known about showing the layout {item.layout!r}", item.path)
+            return objects.gather_folder(item.path, thumbnails)
+    raise DataError(f"the layout {item.layout!r} cannot be shown", item.path)
 
 
 def _only(error: DataError) -> Problems:
@@ -80,8 +80,8 @@ def _only(error: DataError) -> Problems:
     return problems
 
 
-def _data_set(item: Found, gathered: Gathered, left_out: list[str]) -> DataSet:
-    broken = list(dict.fromkeys(left_out))  # a picture may have been wanted twice
+def _data_set(item: FoundLayout, gathered: Gathered, left_out: list[str]) -> DataSet:
+    broken = list(dict.fromkeys(left_out))  # a picture may have been opened twice
     return DataSet(
         name=item.path.resolve().name,
         layout=item.layout,

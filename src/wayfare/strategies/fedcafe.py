@@ -13,7 +13,7 @@ place of P_g; a row of zeros says nothing.
 Server: P_g = the centres of all P_k;   a_k = softmax(Sim_k), with theta = P_k P_g' / 2 and
     Sim_k = -sum_ij (S_ij theta_ij - log(1 + e^theta_ij)), S_ij = 1 where rows i and j mean the same      (Eq. 9-10)
     W = sum_k a_k W_k                                                                                      (Eq. 11)
-The weights need P_g, which needs every P_k: the server holds the models of one round until all are there.
+The weights need P_g, which needs every P_k: the server keeps the models of one round until all have arrived.
 
 Where paper and code differ there is an option. The authors' code is memory = "raw", similar = "clusters",
 aggregation = "code", least = 1, and task.scale = 1 / clients: it divides the hashing loss by their number. a_k is the
@@ -33,9 +33,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cosine_similar
 
 from wayfare.core.bundle import Bundle, add, digest, mean, snapshot
 from wayfare.core.device import Device
+from wayfare.core.errors import ConfigError, WayfareError
 from wayfare.core.protocols import Batch, Output, Task
 from wayfare.core.seeds import rng_for
-from wayfare.errors import ConfigError, WayfareError
 from wayfare.strategies._memory import class_means, cluster, matched, nearest, present, scattered, unit
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.fedproto import multi_hot
@@ -99,9 +99,9 @@ class FedCAFE(FedAvg):
     def __post_init__(self) -> None:
         for name, least in (("lambda_e", 0.0), ("lambda_c", 0.0), ("lambda_p", 0.0), ("least", 1)):
             if not getattr(self, name) >= least:
-                raise ConfigError(f"strategy.{name} = {getattr(self, name)}: at least {least:g} is wanted")
+                raise ConfigError(f"strategy.{name} = {getattr(self, name)}: expected at least {least:g}")
         if not self.temperature > 0:
-            raise ConfigError(f"strategy.temperature = {self.temperature}: a number above 0 is wanted")
+            raise ConfigError(f"strategy.temperature = {self.temperature}: expected a number above 0")
 
     @property
     def remembers(self) -> bool:
@@ -113,13 +113,13 @@ class FedCAFE(FedAvg):
 
     # ---- the client
 
-    def extra(self, device: Device, net: nn.Module, message: Bundle) -> Terms | None:
+    def extra(self, device: Device, net: nn.Module, message: Bundle) -> CafeTerms | None:
         if not (self.lambda_e or self.lambda_c or self.lambda_p):
             return None
         received: dict[str, Tensor] = {}
         if self.lambda_c and device.round > 1:  # the first model is a random one: no guide
             received = enhanced(device, net)[0]  # once a round, while the network still is the received one
-        return Terms(self, cast(Enhanced, net), received)
+        return CafeTerms(self, cast(Enhanced, net), received)
 
     def client(self, device: Device, message: Bundle) -> Bundle:
         net = device.network(self.resume(device, message))
@@ -173,8 +173,8 @@ class FedCAFE(FedAvg):
         points = rows.flatten(0, 1)
         points = points[present(points)]
         if self.memory == "seeded":
-            there = (rows != 0).any(2)[:, :, None]
-            seeds = torch.where(there.any(0), rows.sum(0) / there.sum(0).clamp(min=1), last)
+            known = (rows != 0).any(2)[:, :, None]
+            seeds = torch.where(known.any(0), rows.sum(0) / known.sum(0).clamp(min=1), last)
         else:
             seeds = scattered(points, len(last), rng_for("global memory", digest({"points": points})))
         memory = cluster(points, seeds)[0]
@@ -231,7 +231,7 @@ def lawful(device: str, rows: Tensor) -> Tensor:
 
 
 @dataclass
-class Terms:
+class CafeTerms:
     """What a device adds to the task's loss, for as long as it trains."""
 
     strategy: FedCAFE

@@ -8,7 +8,7 @@ step, W - 0.5 (W_k after - W_k before): the authors' code does that, so that no 
 The authors share one layer between image and text and exchange only that. Hashing networks have no such layer: here
 the factor goes for all layers, or with `scope` for the hash layers alone, the rest being averaged as in FedAvg. Their
 training on a last fifth of the data after the exchange makes no model that is shared, and is left out.
-The factor needs every loss: the server holds the models of one round until all are there.
+The factor needs every loss: the server keeps the models of one round until all have arrived.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from torch import nn
 
 from wayfare.core.bundle import Bundle, Weights, mean, snapshot
 from wayfare.core.device import Device
+from wayfare.core.errors import ConfigError
 from wayfare.core.protocols import Task
-from wayfare.errors import ConfigError
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.fedproto import multi_hot
 
@@ -43,9 +43,9 @@ class FedCMR(FedAvg):
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:
-            raise ConfigError(f"strategy.share = {self.share}: a part of the samples is wanted, above 0 and up to 1")
+            raise ConfigError(f"strategy.share = {self.share}: expected a share of the samples, above 0 and at most 1")
         if not self.sharpness >= 0:
-            raise ConfigError(f"strategy.sharpness = {self.sharpness}: at least 0 is wanted")
+            raise ConfigError(f"strategy.sharpness = {self.sharpness}: expected at least 0")
 
     def prepare(self, task: Task, net: nn.Module) -> nn.Module:
         if self.scope == "hash_layer" and not any(map(self.concerns, dict(net.named_parameters()))):

@@ -16,7 +16,7 @@ import numpy as np
 
 from wayfare.core.bundle import Bundle, snapshot
 from wayfare.core.device import Device
-from wayfare.errors import ConfigError
+from wayfare.core.errors import ConfigError
 from wayfare.strategies.fedavg import FedAvg
 
 

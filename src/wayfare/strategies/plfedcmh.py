@@ -27,9 +27,9 @@ from torch import Tensor, nn
 
 from wayfare.core.bundle import Bundle, Weights, digest
 from wayfare.core.device import Device
+from wayfare.core.errors import ConfigError
 from wayfare.core.protocols import Batch, Extra, Output, Task
 from wayfare.core.seeds import rng_for
-from wayfare.errors import ConfigError
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.fedproto import FedProto, multi_hot, prototypes
 
@@ -55,7 +55,7 @@ class PLFedCMH(FedAvg):
     def __post_init__(self) -> None:
         for name, least in (("lr", 0.0), ("width", 1), ("beta", 0.0), ("lam", 0.0), ("most", 1)):
             if not getattr(self, name) >= least:
-                raise ConfigError(f"strategy.{name} = {getattr(self, name)}: at least {least:g} is wanted")
+                raise ConfigError(f"strategy.{name} = {getattr(self, name)}: expected at least {least:g}")
 
     # ---- the server
 
@@ -145,10 +145,10 @@ class PLFedCMH(FedAvg):
         def term(output: Output, batch: Batch) -> Tensor:
             total = next(iter(output.features.values())).new_zeros(())
             for view, h in output.features.items():
-                there = known.to(h)
-                labels, targets = multi_hot(batch, len(known)).to(h) * there, message["prototypes"][view].to(h)
+                mask = known.to(h)
+                labels, targets = multi_hot(batch, len(known)).to(h) * mask, message["prototypes"][view].to(h)
                 if self.beta:
-                    answers = (h.shape[1] * labels - h.tanh() @ targets.T) * there
+                    answers = (h.shape[1] * labels - h.tanh() @ targets.T) * mask
                     total = total + self.beta * answers.square().sum() / (samples * len(h))
                 if self.lam:
                     share = labels / labels.sum(1, keepdim=True).clamp(min=1)  # a sample's labels weigh the same

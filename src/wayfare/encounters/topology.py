@@ -1,0 +1,212 @@
+"""Encounters: no server. Devices move about; those that come near each other may exchange models (FedTour, Sect. III).
+
+A round is one slot of the day (or a few), after the rounds of the beginning, in which every device trains the common
+base model on what it holds. In a slot a device meets at most one other (Eq. 5); the policy decides who asks for whose
+model, and each side merges what it got with its own as it was before the slot. Every device has its budget (Eq. 6),
+which is enforced here, not left to the policy.
+
+The files, in the order in which a slot goes through them: `contacts` (who is near whom), `slots` (who meets, what is
+exchanged), `policies` and `predictors` (who asks), `core/gate.py` (what is admitted), `state` (who has which model, its
+accuracy, its budget). `scenario` has what does not change; `beginning` is what happens before the first slot.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from wayfare.core import disk
+from wayfare.core.bundle import Bundle, Weights, digest, mean
+from wayfare.core.errors import ConfigError
+from wayfare.core.exchange import Predictor
+from wayfare.core.federation import Federation, Round
+from wayfare.core.protocols import Topology
+from wayfare.core.seeds import rng_for
+from wayfare.encounters.beginning import common_base, train_first_models
+from wayfare.encounters.contacts import ContactProcess, LocatedContacts, contact_process
+from wayfare.encounters.judging import judge, metrics
+from wayfare.encounters.laboratory import LAB_ROUND, Lab
+from wayfare.encounters.movie import movie
+from wayfare.encounters.scenario import Scenario
+from wayfare.encounters.slots import SlotRunner, merged_events
+from wayfare.encounters.state import EncounterState
+from wayfare.encounters.town_traces import crowd
+
+
+@dataclass(frozen=True)
+class Encounters(Topology):
+    """Devices that meet."""
+
+    meets: ClassVar[bool] = True
+
+    traces: str = ""  # who was where, or who met whom, in any form that `wayfare data check` knows; or "town:300"
+    radius: float = 50.0  # R, metres
+    slot: float = 30.0  # seconds
+    window: str = ""  # the part of the day that is played, "06:00-18:00"; nothing: all of it
+    fold: bool = False  # several days become one; each device-day is a device
+    matching: Literal["random", "nearest", "best"] = "random"  # whom of several a device talks to
+    public: int = 0  # pictures that are dealt to nobody: the base model and the laboratory's models learn from them
+    base_iterations: int = 0  # steps in which the base learns from them; its head is new afterwards. 0: no such base
+    probe: int = 400  # pictures that every device has, to know how good its model is
+    judge: int = 400  # pictures on which the laboratory judges merges
+    test: int = 0  # pictures of the test set on which devices are judged for the report; 0: all
+    iterations: int = 0  # steps of training after each merge; the paper has none
+    signage_limit: int = 0  # budget of devices that stand still; 0: everyone's, -1: no limit
+    areas: int = 0  # sightseeing areas, each with objects of its own; 0: everyone cares about everything
+    rate: float = 0.0  # of the link, Mbit/s; 0: every exchange fits in a slot, as the paper assumes
+    setup: float = 0.0  # seconds until a link is up
+    joules_per_megabyte: float = 7.0  # for each side: Wi-Fi as measured by Balasubramanian et al. (2009)
+    joules_per_link: float = 5.9
+    liars: float = 0.0  # share of devices that claim to be very good and send something else
+    lie: Literal["noise", "nan"] = "noise"
+    together: int = 100  # devices that begin in one round
+    slots: int = 1  # slots between two checkpoints, which make a round; more are faster where many exchange
+
+    # ---- the shape of the run
+
+    @property
+    def reserve(self) -> int:  # type: ignore[override]
+        """Samples of the pool that no device gets."""
+        return self.public + self.probe + self.judge
+
+    def check(self, clients: int) -> None:
+        """Refuse what cannot be done with this many clients."""
+        for name in ("public", "base_iterations", "test", "iterations", "areas"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"topology.{name} = {getattr(self, name)} is out of range")
+        for name in ("probe", "judge", "together", "slots", "radius", "slot"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"topology.{name} = {getattr(self, name)}: expected more than 0")
+        if not (0 <= self.liars <= 1 and self.rate >= 0 and self.setup >= 0 and self.signage_limit >= -1):
+            raise ConfigError(
+                "topology: liars is a share; rate and setup are not negative; signage_limit is -1 or more"
+            )
+        if self.slots > 1 and self.iterations:
+            raise ConfigError("topology.slots = 1 goes with topology.iterations: devices that train remember each slot")
+        if self.base_iterations and not self.public:
+            raise ConfigError("topology.base_iterations needs topology.public, the pictures that the base learns from")
+        moving = int((~self._everyone.stationary).sum())
+        if clients > moving:
+            raise ConfigError(
+                f"{clients} clients take part, but only {moving} devices of {self.traces} move: "
+                "lower partition.clients, or set topology.fold = true if the traces are of several days"
+            )
+
+    def length(self, clients: int) -> int:
+        """All rounds there are: the beginning, then every slot."""
+        return self.beginning(clients) + math.ceil(self._everyone.slots / self.slots)
+
+    def beginning(self, clients: int) -> int:
+        """Rounds in which devices begin."""
+        return math.ceil((clients + int(self._everyone.stationary.sum())) / self.together)
+
+    @cached_property
+    def _everyone(self) -> ContactProcess:
+        if not self.traces:
+            raise ConfigError(
+                "topology.traces is missing: a file or folder that says who was where; "
+                "or town:300, for 300 people in a city of the town"
+            )
+        kind, _, people = self.traces.partition(":")
+        if kind == "town" and people.isdecimal():
+            if self.fold or self.window not in ("", "06:00-18:00") or self.slot != 30:
+                raise ConfigError("the town's traces are of one day, 06:00-18:00, in slots of 30 s")
+            return LocatedContacts(crowd(int(people)), self.radius)
+        return contact_process(Path(self.traces), self.radius, self.slot, self.window, self.fold)
+
+    def participants(self, clients: int, seed: int) -> ContactProcess:
+        """Those who take part: as many moving devices as there are clients, then all that stand still."""
+        everyone = self._everyone
+        moving, still = np.flatnonzero(~everyone.stationary), np.flatnonzero(everyone.stationary)
+        if clients < len(moving):
+            moving = np.sort(rng_for(seed, "cast").choice(moving, clients, replace=False))
+        return everyone.select(np.concatenate([moving, still]))
+
+    # ---- rounds
+
+    def start(self, federation: Federation, state: Bundle) -> Bundle:
+        scenario = Scenario(self, federation)
+        shown = movie(scenario.contacts, scenario.ids, scenario.areas.targets)
+        disk.write(federation.folder / "tour.safetensors", shown)
+        with EncounterState(scenario, federation.folder) as devices:
+            devices.start(common_base(scenario, federation))
+            return devices.checkpoint()
+
+    def rounds(self, federation: Federation, state: Bundle, first: int) -> Iterator[Round]:
+        beginning = self.beginning(len(federation.population))
+        with self._devices(federation, state) as devices:
+            runner = SlotRunner(devices, lambda: _predictor(devices, federation))
+            for number in range(first, federation.rounds + 1):
+                devices.restore(state)
+                devices.begin_round()
+                gate, events = federation.gate(number), dict[str, Any]()
+                if number <= beginning:
+                    void = train_first_models(devices, gate)
+                else:
+                    slots = self._slots(number - beginning, devices)
+                    events = merged_events([runner.run(slot, gate) for slot in slots])
+                    void = events.get("failed", 0) > 0 and "taker" not in events
+                state = devices.checkpoint()
+                round = Round(number, state, gate, void, milestone=number == beginning, events=events)
+                yield round
+                state = round.state  # its accuracies may have been added meanwhile
+
+    def evaluate(self, federation: Federation, round: Round) -> bool:
+        """The accuracy of every device's model on the test set, on all classes and on those its owner cares about."""
+        with self._devices(federation, round.state) as devices:
+            judge(devices, federation.gate(round.number))
+            round.state = devices.checkpoint()
+            round.metrics |= metrics(devices)
+            for name in ("accuracy", *(("target_accuracy",) if self.areas else ()), "score"):
+                values = zip(devices.scenario.ids, devices.columns[name])
+                known = {id: float(value) for id, value in values if not math.isnan(value)}
+                round.per_client |= {name: known} if known else {}
+        return True
+
+    def final_model(self, federation: Federation, state: Bundle) -> tuple[Weights, str]:
+        """The mean of all devices' models, and a digest over each of them."""
+        sha = hashlib.sha256()
+        with self._devices(federation, state) as devices:
+
+            def models() -> Iterator[tuple[float, Weights]]:
+                for device, id in enumerate(devices.scenario.ids):
+                    own = devices.model(device)
+                    for section in sorted(own.tensors):
+                        sha.update(f"{id}/{section}:{digest(own[section])};".encode())
+                    yield 1.0, own["model"]
+
+            return mean(models()), sha.hexdigest()
+
+    def _devices(self, federation: Federation, state: Bundle) -> EncounterState:
+        return EncounterState(Scenario(self, federation), federation.folder, state)
+
+    def _slots(self, number: int, devices: EncounterState) -> range:
+        """The slots of the n-th round after the beginning."""
+        first = (number - 1) * self.slots
+        return range(first, min(first + self.slots, devices.scenario.contacts.slots))
+
+
+def _predictor(devices: EncounterState, federation: Federation) -> Predictor | None:
+    """What the policy predicts with; a laboratory's result is kept, so that a resumed run finds it again."""
+    scenario = devices.scenario
+    public = np.sort(scenario.public)
+    laboratory = Lab(
+        federation.gate(LAB_ROUND),
+        scenario.strategy,
+        scenario.task,
+        devices.base,
+        seed=scenario.seed,
+        train=public,
+        labels=scenario.labels[public],
+        judge=np.sort(scenario.judging),
+        progress=federation.progress,
+        about=federation.about,
+    )
+    return scenario.policy.predictor(laboratory)

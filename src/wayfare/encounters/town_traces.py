@@ -1,0 +1,31 @@
+"""Many people in one city for a day, without a photograph: traces to study encounters with, made on the spot."""
+
+from __future__ import annotations
+
+from wayfare.core.errors import ConfigError
+from wayfare.encounters.traces import Traces
+from wayfare.town import map
+from wayfare.town.model import City
+from wayfare.town.walkers import population
+
+_BLOCKS = ((100, 6), (10_000, 10))  # up to so many people, so many blocks in a row
+_SIGNAGE = 10
+
+
+def crowd(people: int, seed: int = 0) -> Traces:
+    """So many people who move about: six of ten tourists, three residents, one driving; and signage at the sights."""
+    if not 2 <= people <= _BLOCKS[-1][0]:
+        raise ConfigError(f"a crowd of {people} people: from 2 to {_BLOCKS[-1][0]:,} can be made")
+    city = city_of(people, seed)
+    residents, vehicles = round(0.3 * people), round(0.1 * people)
+    walkers = population(city, residents, people - residents - vehicles, vehicles, _SIGNAGE, 0, seed)
+    return Traces(
+        walkers.names, walkers.slot, walkers.start, walkers.date, walkers.positions, walkers.stationary,
+        (city.latitude, city.longitude), True,
+    )  # fmt: skip
+
+
+def city_of(people: int, seed: int = 0) -> City:
+    """The city in which a crowd of so many people moves."""
+    blocks = next(blocks for most, blocks in _BLOCKS if people <= most)
+    return map.build(map.CITIES[0].name, seed, blocks)

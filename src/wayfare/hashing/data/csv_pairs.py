@@ -1,0 +1,234 @@
+"""Pairs in a CSV table: on each line a picture's file, a text, and labels.
+
+    photo,text,labels                              and if known id, and split: query, train or retrieval
+    img/1.jpg,"Red shirt, long sleeves",shirt;red
+
+Which columns these are can be said; columns of usual names are found. Several labels in one field are parted by ";".
+
+    photo     "image", or a pattern with columns in braces: "pictures/{code}.png"
+    text      "title", or several columns, one after the other: "title+keywords"
+    labels    "kind"             the labels of one column
+              "kind:50"          those that at least 50 lines have
+              "kind:50+colour"   the labels of two columns, on one level
+              "group>kind:50"    on two levels, the coarse one first
+
+Files are named from the table's folder, or from `images` or `photos` in it. A text may be empty, and so may labels.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from wayfare.core.errors import ConfigError, DataError
+from wayfare.hashing.data.base import PairFiles
+from wayfare.hashing.data.source import PairSource, find_pictures, strings
+from wayfare.io.findings import Findings, Problems, Progress
+from wayfare.io.folders import inside
+from wayfare.io.probe import check_pictures
+from wayfare.io.tables import Parser, Table, header, optional, read_csv, text
+
+_USUAL = {
+    "photo": ("photo", "image", "picture", "file", "filename", "file_name", "path", "image_path"),
+    "text": ("text", "caption", "captions", "title", "description", "name", "tags", "keywords"),
+    "labels": ("labels", "label", "classes", "class", "category", "categories"),
+}
+_BESIDE = (".", "images", "photos")
+_COLUMN = re.compile(r"\{([^{}]+)\}")
+_ROLES = {
+    "query": "query", "test": "query", "train": "train", "training": "train",
+    "retrieval": "retrieval", "database": "retrieval", "val": "retrieval", "validation": "retrieval",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column of labels, and how many lines must have one for it to count."""
+
+    name: str
+    least: int
+
+
+@dataclass(frozen=True)
+class TablePairs(PairFiles):
+    """A table, or the only one of a folder."""
+
+    labels: str = ""  # columns, as above
+    text: str = ""
+    photo: str = ""
+    min_count: int = 2  # texts that a word of the vocabulary is in
+    max_words: int = 10_000
+
+    _counts: ClassVar[tuple[str, ...]] = ("query", "train", "min_count", "max_words")
+
+    def read(self, path: Path, problems: Problems) -> PairSource:
+        file = _file(path)
+        columns = header(file)
+        photo = self.photo or _usual(columns, "photo", file)
+        texts = (self.text or _usual(columns, "text", file)).split("+")
+        levels = _levels(self.labels or _usual(columns, "labels", file), self.terms.rare)
+        photos = _COLUMN.findall(photo) or [photo]
+        for name in (*photos, *texts, *(column.name for level in levels for column in level)):
+            if name not in columns:
+                raise ConfigError(f"{file} has no column {name!r}; it has {', '.join(map(repr, columns[:30]))}")
+        table = _table(file, photos, texts, levels, problems)
+        names = _picture_names(photo, table, problems)
+        files, _ = find_pictures([file.parent / place for place in _BESIDE], names)
+        for row, place in enumerate(files):
+            if place is None and names[row]:
+                problems.add(f"no such picture: {names[row][:80]!r}", file, table.lines[row], photo, "add it")
+        rows = [row for row, place in enumerate(files) if place is not None]
+        if not rows:
+            raise DataError(f"none of its {len(table)} pairs has a picture", file, remedy="name files from its folder")
+        shown, matrix, counts = _labels(table, levels, rows)
+        return PairSource(
+            name="table",
+            ids=[table["id"][row] if "id" in table.columns else names[row] for row in rows],
+            labels=matrix,
+            names=shown,
+            levels=counts,
+            texts=[" ".join(part for name in texts if (part := table[name][row])) for row in rows],
+            root=file.parent,
+            files=[place for place in files if place is not None],
+            roles=strings([table["split"][row] for row in rows]) if "split" in table.columns else None,
+            min_count=self.min_count,
+            max_words=self.max_words,
+            problems=problems,
+        )
+
+
+def read(path: Path, problems: Problems) -> PairSource:
+    """The pairs of a table whose columns have usual names."""
+    return TablePairs().read(path, problems)
+
+
+def recognises(path: Path) -> bool:
+    """Whether it is a table, or a folder with one, that has pictures, texts and labels in columns of usual names."""
+    try:
+        columns = {name.lower() for name in header(_file(path))}
+        return not {"lat", "latitude"} & columns and all(columns & set(usual) for usual in _USUAL.values())
+    except (OSError, ValueError, DataError):
+        return False
+
+
+def check(path: Path, strict: bool = False, progress: Progress | None = None) -> Findings:
+    """Read all lines, decode all pictures."""
+    source = read(path, Problems(strict))
+    counts: dict[str, int | float | str] = {
+        "pairs": len(source),
+        "whole pictures": check_pictures(source.files or [], source.problems, progress),
+        "without a word": int((~source.worded).sum()),
+        "labels": len(source.names),
+        "without a label": int((~source.labelled).sum()),
+    }
+    return Findings("csv_pairs", path, counts, source.problems)
+
+
+# ---- Columns
+
+
+def _file(path: Path) -> Path:
+    if not path.is_dir():
+        return path
+    tables = sorted(file for file in path.iterdir() if file.suffix.lower() == ".csv")
+    named = [file for file in tables if file.stem.lower() == "pairs"] or tables
+    if len(named) != 1:
+        found = ", ".join(file.name for file in named[:5]) or "none"
+        raise DataError(f"expected one CSV table in it, found {found}", path, remedy="name the table itself")
+    return named[0]
+
+
+def _usual(columns: Sequence[str], kind: str, file: Path) -> str:
+    by_name = {name.lower(): name for name in reversed(columns)}
+    for name in _USUAL[kind]:
+        if name in by_name:
+            return by_name[name]
+    found = ", ".join(map(repr, columns[:30])) or "nothing"
+    remedy = f"say {kind} = the name of one of its columns"
+    raise DataError(f"no column {' or '.join(_USUAL[kind][:3])}; found {found}", file, 1, kind, remedy)
+
+
+def _levels(labels: str, rare: bool) -> list[list[_Column]]:
+    """Columns of labels by level: "a:50+b>c" is [[a, b], [c]]; with `rare`, as if no number were there."""
+    levels = []
+    for level in labels.split(">"):
+        columns = []
+        for part in level.split("+"):
+            name, mark, least = part.strip().rpartition(":")
+            if mark and least.isdecimal() and name:
+                columns.append(_Column(name.strip(), 1 if rare else int(least)))
+            elif part.strip():
+                columns.append(_Column(part.strip(), 1))
+            else:
+                raise ConfigError(f"labels = {labels!r}: expected columns, as in 'kind:50+colour' or 'group>kind'")
+        levels.append(columns)
+    return levels
+
+
+def _table(
+    file: Path, photos: Sequence[str], texts: Sequence[str], levels: Sequence[Sequence[_Column]], problems: Problems
+) -> Table:
+    parsers: dict[str, Parser] = dict.fromkeys(texts, str.strip)
+    parsers |= {column.name: str.strip for level in levels for column in level}
+    parsers |= dict.fromkeys(photos, text)
+    also: Mapping[str, Parser] = {"id": text, "split": optional(_role, "retrieval")}
+    also = {name: parser for name, parser in also.items() if name not in parsers}
+    has_ids = "id" in also and "id" in header(file)
+    if has_ids:
+        parsers, also = {**parsers, "id": text}, {name: also[name] for name in also if name != "id"}
+    return read_csv(file, parsers, problems, also=also, key="id" if has_ids else None)
+
+
+def _role(value: str) -> str:
+    found = _ROLES.get(value.strip().lower())
+    if found is None:
+        raise ValueError(f"expected query, train or retrieval, found {value[:40]!r}")
+    return found
+
+
+def _picture_names(photo: str, table: Table, problems: Problems) -> list[str]:
+    """Each line's file; "" where its name cannot be one."""
+    names = []
+    for row in range(len(table)):
+        filled = _COLUMN.sub(lambda match, row=row: str(table[match[1]][row]), photo)  # type: ignore[misc]
+        try:
+            names.append(inside(filled if _COLUMN.search(photo) else table[photo][row]))
+        except ValueError as error:
+            problems.add(str(error), table.file, table.lines[row], photo, "mend or remove the line")
+            names.append("")
+    return names
+
+
+# ---- Labels
+
+
+def _labels(
+    table: Table, levels: Sequence[Sequence[_Column]], rows: Sequence[int]
+) -> tuple[list[str], np.ndarray, tuple[int, ...]]:
+    """The labels' names, bool (N, C), and how many are on each level; a level's are in the order of their letters."""
+    names: list[str] = []
+    parts: list[np.ndarray] = []
+    counts: list[int] = []
+    for level in levels:
+        held = len(names)
+        for column in level:
+            fields = [{label.strip() for label in table[column.name][row].split(";")} - {""} for row in rows]
+            frequent = Counter(label for field in fields for label in field)
+            kept = sorted(label for label, count in frequent.items() if count >= column.least)
+            place_of = {label: place for place, label in enumerate(kept)}
+            part = np.zeros((len(rows), len(kept)), bool)
+            for row, field in enumerate(fields):
+                part[row, [place_of[label] for label in field if label in place_of]] = True
+            names += [f"{column.name}: {label}" if label in names else label for label in kept]
+            parts.append(part)
+        counts.append(len(names) - held)
+        if not counts[-1]:
+            shown = "+".join(f"{column.name}:{column.least}" for column in level)
+            raise DataError(f"no label of {shown}", table.file, remedy="name another column, or lower its number")
+    return names, np.concatenate(parts, axis=1), tuple(counts)

@@ -1,0 +1,81 @@
+"""The pairs of a task once they are loaded: labels and inputs by rows of all pairs, queries included."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from wayfare.core.protocols import Progress
+from wayfare.hashing.data.base import PairData
+from wayfare.hashing.data.pairs import Paired
+from wayfare.hashing.images import ImageSide, Reader
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    pass
+
+
+class PairInputs:
+    """Pairs, and what encoders are shown of them. Nothing is read before it is needed or `prepare` is called."""
+
+    def __init__(self, data: PairData, image: ImageSide) -> None:
+        self._data, self._image = data, image
+        self._pairs: Paired | None = None
+        self._reader: Reader | None = None
+
+    def prepare(self, progress: Progress) -> None:
+        """Do all that takes long."""
+        self._read_pairs(progress)
+        self._read_images(progress)
+
+    def _read_pairs(self, progress: Progress) -> Paired:
+        if self._pairs is None:
+            self._pairs = self._data.load(progress, self._image.size)
+        return self._pairs
+
+    def _read_images(self, progress: Progress) -> Reader:
+        if self._reader is None:
+            self._reader = self._image.reader(self.pairs, progress)
+        return self._reader
+
+    @property
+    def pairs(self) -> Paired:
+        return self._read_pairs(_silent)
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """How many labels are on each level; of more than two levels, the two finest are used."""
+        return self.pairs.levels[-2:]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the fine labels."""
+        return self.pairs.names[-self.levels[-1] :]
+
+    def labels(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Bool (n, C) of each level, the fine one last."""
+        ends = np.cumsum(self.pairs.levels)[-len(self.levels) :]
+        chosen = self.pairs.labels[rows]
+        return tuple(chosen[:, end - count : end] for end, count in zip(ends, self.levels, strict=True))
+
+    @cached_property
+    def within(self) -> Tensor | None:
+        """Which fine class belongs to which coarse one, (C1, C2). All pairs say it: it is no secret of any of them."""
+        if len(self.levels) < 2:
+            return None
+        if self.pairs.within:
+            found = torch.zeros(self.levels, dtype=torch.bool)
+            found.view(-1)[list(self.pairs.within)] = True
+            return found
+        coarse, fine = self.labels(np.arange(len(self.pairs)))
+        return torch.from_numpy(coarse.T.astype(np.float32) @ fine.astype(np.float32) > 0)
+
+    def of(self, view: str, rows: np.ndarray) -> Tensor:
+        """A batch: bags of words (n, D), features (n, W), or colours 0..255 (n, 3, H, W)."""
+        if view == "text":
+            bags = self.pairs.bags[rows]
+            return torch.from_numpy(bags if isinstance(bags, np.ndarray) else bags.toarray())
+        return self._read_images(_silent)(rows)

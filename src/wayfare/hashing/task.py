@@ -1,0 +1,290 @@
+"""The task: batches and buffers around a base method, and MAP as the metric.
+
+A sample is a pair of a picture and a text with labels; pairs that share a label are relevant to each other. Two
+encoders learn by a base method to give numbers whose signs are codes, near each other where pairs are relevant.
+
+    labels     where there are two levels, the fine one says what is relevant; SHDCH learns from both
+    protocol   MAP of queries against the retrieval set, both ways, over the whole list; ties at their expectation
+
+A local pass is a phase of batches of one view and then one of the other, each batch drawn anew: floor(n / batch_size)
+of each, at least one. A device that forgets everything between rounds begins each by encoding all its pairs once.
+`training.iterations` counts steps of both views: with few of them only order = "alternate" trains both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from wayfare.components import part
+from wayfare.core.errors import ConfigError
+from wayfare.core.protocols import Batch, Client, Output, Progress, Task
+from wayfare.hashing import ranking
+from wayfare.hashing.base_method import BaseMethod
+from wayfare.hashing.buffers import Buffers, joint_codes
+from wayfare.hashing.data.base import PairData
+from wayfare.hashing.data.pairs import Paired
+from wayfare.hashing.data.sample import SamplePairs
+from wayfare.hashing.images import GivenImages
+from wayfare.hashing.inputs import PairInputs
+from wayfare.hashing.model import BagOfWords, PairEncoders
+from wayfare.hashing.nets import VIEWS
+from wayfare.partition.semantics import Categories, Level
+
+_QUERY_EVERY = 5  # of a device's own pairs, every fifth is a query and the others are searched
+_DATA = {
+    "sample": "wayfare.hashing.data.sample:SamplePairs",
+    "mirflickr": "wayfare.hashing.data.mirflickr_pairs:MirFlickr",
+    "nuswide": "wayfare.hashing.data.nuswide:NusWide",
+    "fashion": "wayfare.hashing.data.fashion_pairs:FashionPairs",
+    "wikipedia": "wayfare.hashing.data.wikipedia:Wikipedia",
+    "coco": "wayfare.hashing.data.coco:Coco",
+    "table": "wayfare.hashing.data.csv_pairs:TablePairs",
+    "town": "wayfare.hashing.data.town_pairs:TownTaggedPhotos",
+    "town-fashion": "wayfare.hashing.data.town_pairs:TownFashion",
+}
+_BASES = {"dcmh": "wayfare.hashing.dcmh:DCMH", "shdch": "wayfare.hashing.shdch:SHDCH"}
+_MOVED = {
+    **{name: f"data.{name}" for name in ("path", "query", "train", "split", "min_count", "max_words", "drop")},
+    **{name: f"data.{name}" for name in ("turned", "town", "town_seed")},
+    **{name: f"data.terms.{name}" for name in ("names", "levels", "within", "words")},
+    **{name: f"task.base.{name}" for name in ("gamma", "eta", "alpha", "beta", "sweeps")},
+    "data_seed": "data.seed",
+    "label_source": "data.labels",
+    "text_source": "data.text",
+    "photo_source": "data.photo",
+    "features_path": "data.features",
+    "own": 'data.split = "none"',
+    "everybody": "task.examples",
+    "bits": "model.bits",
+    "features": "model.image",
+    "image_size": "model.image.side",
+    "image_hidden": "model.image.hidden",
+    "text_hidden": "model.text.hidden",
+    "weights": "model.image.weights",
+    "lrn": "model.image.lrn",
+}
+
+
+@dataclass
+class Step(Batch):
+    """A batch to train on, with what is known of all the client's pairs."""
+
+    buffers: Buffers | None = None
+
+
+@dataclass(frozen=True)
+class Hashing(Task):
+    """Cross-modal hashing: pictures are found by words and texts by pictures, through short binary codes."""
+
+    data: PairData = part("data", "town-fashion", _DATA)
+    model: PairEncoders = part("model", "encoders", {"encoders": "wayfare.hashing.model:PairEncoders"})
+    base: BaseMethod = part("base", "dcmh", _BASES)
+    order: Literal["image", "text", "alternate"] = "image"  # which view has the first phase, or both in turns
+    scale: float = 1.0  # of the whole loss; FedCAFE's code has 1 / clients here
+    examples: int = 0  # pairs to learn from on all devices together; 0: all are in this data
+
+    sources: ClassVar[frozenset[str]] = frozenset({"labels", "categories"})
+    provides: ClassVar[frozenset[str]] = frozenset({"features", "classes", "codes"})
+    moved: ClassVar[Mapping[str, str]] = _MOVED
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.scale < float("inf"):
+            raise ConfigError(f"task.scale = {self.scale}: expected a weight, at least 0")
+
+    @classmethod
+    def example(cls) -> Hashing:
+        """A task that is quick to try things with."""
+        return cls(SamplePairs(), PairEncoders(GivenImages(hidden=16), BagOfWords(hidden=32), bits=16))
+
+    # ---- data
+
+    @cached_property
+    def loaded(self) -> PairInputs:
+        """The pairs, read when they are first needed."""
+        return PairInputs(self.data, self.model.image)
+
+    @property
+    def pairs(self) -> Paired:
+        """All pairs; the pool that partitions divide is their `train`."""
+        return self.loaded.pairs
+
+    def prepare(self, progress: Progress) -> None:
+        self.loaded.prepare(progress)
+
+    def on_folder(self, path: str) -> Self | None:
+        data = self.data.on_folder(path)
+        return None if data is None else replace(self, data=data)
+
+    def fixed(self) -> Self:
+        within = self.loaded.within
+        places = [] if within is None else within.flatten().nonzero().flatten().tolist()
+        return replace(self, data=self.data.fixed(self.pairs, places))
+
+    def among(self, examples: int) -> Self:
+        return replace(self, examples=examples)
+
+    def missing_files(self) -> list[str]:
+        return self.model.missing_files()
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        pairs = self.pairs
+        widths = str(pairs.bags.shape[1]), self.model.image.terms(pairs)
+        return (*pairs.names, *map(str, pairs.levels), *pairs.words, *widths)
+
+    @property
+    def samples(self) -> int:
+        return len(self.pairs.train)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The labels; where there are levels, the fine ones."""
+        return self.loaded.names
+
+    @cached_property
+    def labels(self) -> np.ndarray | None:
+        """The one label of each pair; None where a pair has none or several, and partitions go by `categories`."""
+        found = self.loaded.labels(self.pairs.train)[-1]
+        return found.argmax(1) if (found.sum(1) == 1).all() else None
+
+    @cached_property
+    def categories(self) -> Categories:
+        """Which labels each pair has: what the partition `semantic` goes by."""
+        values = self.loaded.labels(self.pairs.train)[-1].astype(np.float32)
+        return Categories(values, self.classes, (self.classes,), {"label": Level(values, self.classes)})
+
+    def source(self, name: str) -> Any:
+        return self.categories if name == "categories" else self.labels
+
+    @property
+    def skipped(self) -> list[dict[str, str]]:
+        return [{"file": str(error.file), "reason": str(error)} for error in self.pairs.problems.found]
+
+    @property
+    def protocol(self) -> str:
+        return (
+            f"MAP over the whole list by Hamming distance, ties at their expectation; {len(self.pairs.query)} queries, "
+            f"{len(self.pairs.retrieval)} to find; relevant: one of {len(self.classes)} labels in common"
+        )
+
+    # ---- network
+
+    def network(self) -> nn.Module:
+        return self.model.network(self.pairs, self.base.class_codes(self.model.bits, self.loaded.levels))
+
+    def views(self, net: nn.Module) -> dict[str, int]:
+        return dict.fromkeys(VIEWS, self.model.bits)
+
+    # ---- learning
+
+    def steps(
+        self, net: nn.Module, client: Client, batch_size: int, memo: dict[str, Any], rng: np.random.Generator
+    ) -> Iterator[Batch]:
+        held = len(client.train)
+        if not held:
+            return
+        buffers = memo.get("buffers")
+        if buffers is None:
+            buffers = memo["buffers"] = self._begin(net, client)
+        size = min(batch_size, held)
+        for view in self._turns(held // size):
+            places = rng.choice(held, size, replace=False)
+            yield self._batch(net, client, places, (view,), buffers)
+        self._settle(buffers)
+
+    def _turns(self, count: int) -> list[str]:
+        """Whose batch comes when."""
+        first, second = VIEWS[::-1] if self.order == "text" else VIEWS
+        return [first, second] * count if self.order == "alternate" else [first] * count + [second] * count
+
+    def forward(self, net: nn.Module, batch: Batch) -> Output:
+        return Output({view: net.encode(view, inputs) for view, inputs in batch.inputs.items()})  # type: ignore[operator]
+
+    def loss(self, output: Output, batch: Batch, memo: dict[str, Any]) -> Tensor:
+        """The base method's; the outputs of the batch's view are written into the buffers."""
+        if not isinstance(batch, Step) or batch.buffers is None or batch.rows is None:
+            raise TypeError("only the batches of steps() can be trained on")
+        ((view, raw),) = output.features.items()
+        loss = self.base.loss(batch.buffers, view, batch.rows, raw)
+        batch.buffers.write(view, batch.rows, raw)
+        return self.scale * loss
+
+    def _begin(self, net: nn.Module, client: Client) -> Buffers:
+        """F, G and B as the received network sees the client's pairs, and what the base method adds to them."""
+        rows, device = self.pairs.train[client.train], _device(net)
+        features = {view: self.features(net, view, rows) for view in VIEWS}
+        labels = tuple(torch.from_numpy(level).to(device, torch.float32) for level in self.loaded.labels(rows))
+        buffers = Buffers(net, features, labels)
+        self.base.begin(buffers)
+        buffers.codes = joint_codes(*self._outputs(buffers))
+        return buffers
+
+    @torch.no_grad()
+    def _settle(self, buffers: Buffers) -> None:
+        """B, and what the base method keeps beside it, that fit F and G best."""
+        outputs = self._outputs(buffers)
+        buffers.codes = joint_codes(*outputs)
+        share = len(buffers) / (self.examples or self.samples)
+        self.base.settle(buffers, outputs, self.loaded.within, share)
+
+    def _outputs(self, buffers: Buffers) -> list[Tensor]:
+        """F and G."""
+        return [self.base.outputs(buffers.features[view]) for view in VIEWS]
+
+    def scan(self, net: nn.Module, client: Client) -> Iterator[Batch]:
+        size = self.model.image.batch
+        for start in range(0, len(client.train), size):
+            places = np.arange(start, min(start + size, len(client.train)))
+            yield self._batch(net, client, places, VIEWS, None)
+
+    def _batch(
+        self, net: nn.Module, client: Client, places: np.ndarray, views: Sequence[str], buffers: Buffers | None
+    ) -> Step:
+        rows, device = self.pairs.train[client.train[places]], _device(net)
+        labels = torch.from_numpy(self.loaded.labels(rows)[-1]).to(device, torch.float32)
+        inputs = {view: self.loaded.of(view, rows).to(device) for view in views}
+        return Step(inputs, labels, torch.from_numpy(places).to(device), buffers)
+
+    # ---- evaluation
+
+    @torch.no_grad()
+    def features(self, net: nn.Module, view: str, rows: np.ndarray) -> Tensor:
+        """What codes are the signs of, float32 (n, bits), for these rows of all pairs."""
+        device, size = _device(net), self.model.image.batch
+        found = torch.empty(len(rows), self.model.bits, device=device)
+        for start in range(0, len(rows), size):
+            some = self.loaded.of(view, rows[start : start + size]).to(device)
+            found[start : start + size] = net.enhance(view, net.encode(view, some))  # type: ignore[operator]
+        return found
+
+    def codes(self, net: nn.Module, view: str, rows: np.ndarray) -> np.ndarray:
+        """Packed codes, uint8 (n, ceil(bits / 8)), of these rows of all pairs."""
+        return ranking.pack(self.features(net, view, rows).cpu().numpy())
+
+    def evaluate(self, net: nn.Module, samples: np.ndarray | None) -> dict[str, float]:
+        """MAP of queries against the retrieval set; of given samples, every fifth is a query for the others."""
+        queries, database = self.pairs.query, self.pairs.retrieval
+        if samples is not None:
+            rows, is_query = self.pairs.train[samples], np.arange(len(samples)) % _QUERY_EVERY == 0
+            queries, database = rows[is_query], rows[~is_query]
+        if not len(queries) or not len(database):
+            return {}
+        labels = self.loaded.labels(queries)[-1], self.loaded.labels(database)[-1]
+        tallies = [
+            ranking.tally(self.codes(net, view, queries), self.codes(net, other, database), *labels)
+            for view, other in (VIEWS, VIEWS[::-1])
+        ]
+        image, text = (tally.map() for tally in tallies)
+        floor = tallies[0].random_map()
+        return {"MAP i2t": image, "MAP t2i": text, "MAP": (image + text) / 2, "random MAP": floor}
+
+
+def _device(net: nn.Module) -> torch.device:
+    return next(net.parameters()).device

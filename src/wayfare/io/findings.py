@@ -1,0 +1,45 @@
+"""What is wrong with a data set: raised at once, or listed while the rest is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from wayfare.core.errors import DataError
+
+MOST = 1_000  # problems that are kept; more are only counted
+Progress = Callable[[int, int], None]  # pictures looked at, pictures in all
+
+
+class Problems:
+    """Collects what is broken in single items of a data set; `strict` raises the first one instead."""
+
+    def __init__(self, strict: bool = False) -> None:
+        self.strict = strict
+        self.found: list[DataError] = []
+        self.count = 0
+
+    def add(
+        self, what: str, file: str | Path, line: int | None = None, field: str | None = None, remedy: str = ""
+    ) -> None:
+        """An item that is left out: which file, line and field, what is wrong, what to do."""
+        self.note(DataError(what, file, line, field, remedy))
+
+    def note(self, error: DataError) -> None:
+        """The same for an error that exists already."""
+        if self.strict:
+            raise error
+        self.count += 1
+        if len(self.found) < MOST:
+            self.found.append(error)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What `wayfare data check` says about one folder or file of a known layout."""
+
+    layout: str  # "msls", "psg", ...
+    root: Path
+    counts: Mapping[str, int | float | str]  # what is there, in the order to be shown
+    problems: Problems = field(default_factory=Problems)

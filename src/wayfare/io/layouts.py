@@ -1,0 +1,85 @@
+"""Every layout that can be read, found by looking: which one is this folder, what is in it, what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+from wayfare.core.errors import DataError
+from wayfare.io.findings import Findings
+
+# Each is a module with recognises(path) and check(path, strict, progress); the more particular come first.
+MODULES = {
+    "msls": "wayfare.places.data.msls",
+    "psg": "wayfare.scenes.data.psg",
+    "mirflickr": "wayfare.hashing.data.mirflickr",
+    "fashion": "wayfare.hashing.data.fashion",
+    "nuswide": "wayfare.hashing.data.nuswide",
+    "coco": "wayfare.hashing.data.coco",
+    "wikipedia": "wayfare.hashing.data.wikipedia",
+    "mat_pairs": "wayfare.hashing.data.mat_pairs",
+    "celeba": "wayfare.attributes.data.celeba",
+    "cifar": "wayfare.objects.data.cifar",
+    "csv_pairs": "wayfare.hashing.data.csv_pairs",
+    "photos": "wayfare.places.data.photos",
+    "traces": "wayfare.encounters.traces",
+    "folder": "wayfare.objects.data.folder",
+}
+DESCRIPTIONS = {
+    "msls": "Mapillary Street-level Sequences: train_val/<city>/{query,database}/",
+    "psg": "panoptic scene graphs: psg.json",
+    "mirflickr": "MIRFlickr-25K: im1.jpg ..., meta/tags, annotations",
+    "fashion": "FashionVC, Ssense: image.mat, tag.mat, label.mat",
+    "nuswide": "NUS-WIDE: Groundtruth/AllLabels, ImageList, NUS_WID_Tags",
+    "coco": "COCO: annotations/captions_*.json and instances_*.json",
+    "wikipedia": "Wikipedia: raw_features.mat and two lists, or wikiData.mat",
+    "mat_pairs": "pairs in MATLAB files: images or IAll, YAll, LAll",
+    "csv_pairs": "pictures with texts and labels: a CSV table, photo,text,labels",
+    "celeba": "CelebA: list_attr_celeba.txt or .csv",
+    "cifar": "CIFAR-10: data_batch_1.bin ...",
+    "traces": "traces of devices or contacts: CSV, t x y, t i j, GPX",
+    "photos": "geotagged photos: EXIF, a CSV table, or @-names",
+    "folder": "a folder of pictures for each class",
+}
+Progress = Callable[[int, int], None]  # how far, of how many
+
+
+class FoundLayout(NamedTuple):
+    """A data set in a known layout."""
+
+    layout: str
+    path: Path
+
+    @property
+    def module(self) -> ModuleType:
+        """Its reader."""
+        return import_module(MODULES[self.layout])
+
+
+def find(path: Path) -> list[FoundLayout]:
+    """The data sets at a path: the folder itself, or else those among the folders in it, as in a town."""
+    if not path.exists():
+        raise DataError("no such file or folder", path)
+    here = _layout_of(path)
+    if here and not (path / "town.json").exists():
+        return [FoundLayout(here, path)]
+    inside = sorted(item for item in path.iterdir() if not item.name.startswith(".")) if path.is_dir() else []
+    found = [FoundLayout(layout, item) for item in inside if (layout := _layout_of(item))]
+    if not found:
+        known = "; ".join(DESCRIPTIONS.values())
+        what = "nothing in it" if path.is_dir() and not inside else "not in a layout that is known"
+        raise DataError(what, path, remedy=f"expected one of: {known}")
+    return found
+
+
+def check(path: Path, strict: bool = False, progress: Progress | None = None) -> Iterator[Findings]:
+    """What each data set at a path holds and what is wrong with it; `strict` raises the first thing that is."""
+    for found in find(path):
+        yield found.module.check(found.path, strict, progress)
+
+
+def _layout_of(path: Path) -> str:
+    return next((name for name, module in MODULES.items() if import_module(module).recognises(path)), "")

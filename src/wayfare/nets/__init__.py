@@ -1,0 +1,14 @@
+"""Networks that several tasks share.
+
+    cnn.py           a small CNN for pictures of any size
+    vgg.py           VGG16 with torchvision's names, FedTour's form of it, and a small one
+    resnet.py        ResNet18 with torchvision's names
+    efficientnet.py  EfficientNet-Lite0, and its ImageNet weights from a package
+    frozen.py        EfficientNet-Lite0 as a frozen trunk, and the linear head that is trained on its features
+    features.py      what the frozen trunk makes of pictures, computed once and kept in the cache
+    cached.py        how such arrays are written and read
+    pooling.py       from feature maps to a vector
+    pretrained.py    weights from a file into a network
+
+Every classifier has `features(x)`, `head`, `head_name` and `feature_dim`.
+"""

@@ -1,0 +1,37 @@
+"""Place recognition: where was this photo taken?
+
+What is learnt is a network that describes a photograph by a vector, a descriptor, so that photographs of one place are
+near each other. It is FedVPR (Dutto et al., Collaborative Visual Place Recognition through Federated Learning, 2024).
+To locate a photo is to find the nearest descriptors among photographs whose positions are known.
+
+Where the paper is:
+
+    Eq. 1, the positive of a query: nearest in feature space within 25 m       mining.py, Miner.mine
+    Eq. 2, its negatives: nearest in feature space beyond 25 m                 mining.py, a class for each way
+    Eq. 3, the triplet loss                                                    losses.py
+    Sec. 4, splits into clients, Tab. 1 and Fig. 4, 5                          partition/
+    Tab. 2, networks and poolings                                              backbones.py, wayfare/nets/pooling.py
+    Tab. 5, augmentation                                                       augment.py
+    Tab. 6, local mining                                                       mining.py, LocalMiner
+    recall and its protocol                                                    recall.py, nearest.py
+
+The path of a photograph through the files, in training:
+
+    data/town.py, msls_photos.py, photo_folder.py   settings of a data set: [data] of a recipe
+    data/msls.py, photos.py, frames.py ...          read its layout into a table, data/place_photos.py
+    data/train_test.py                              which rows are trained on, tested on, and queries
+    samples.py                                      decodes the pictures; holds all that is read
+    feature_maps.py                                 what the frozen layers make of them, kept in the cache
+    client_photos.py, mining.py                     a client's triplets
+    augment.py, descriptor.py, losses.py            from pictures to the loss
+    task.py                                         puts it together: [task] of a recipe
+    model.py, backbones.py, whitening.py            settings of the network: [model] of a recipe
+
+And when a photo is located:
+
+    trained_model.py    the model of a finished run, and descriptors of picture files
+    indexing.py         makes an index of photographs whose positions are known (positions.py); index.py reads it
+    calibration.py      how much an answer can be relied on, learnt from the run's own data
+    locate.py           the nearest photographs as places, a position and a confidence
+    page_data.py        the answers as a page
+"""

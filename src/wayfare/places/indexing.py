@@ -1,0 +1,171 @@
+"""Making an index, and adding photographs to it later."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wayfare.core import disk
+from wayfare.core.errors import ConfigError, DataError
+from wayfare.io.index_folder import checksum, explained, held
+from wayfare.io.pictures import Skipped
+from wayfare.places.calibration import Calibration
+from wayfare.places.data.place_photos import Group, PlacePhotos
+from wayfare.places.index import DESCRIPTORS, FACTS, MODEL, NAMES, PHOTOS, Facts, Index, lengths
+from wayfare.places.nearest import checked
+from wayfare.places.positions import rows_of
+from wayfare.places.trained_model import Described, TrainedPlaceModel, describe
+
+_FILES = frozenset((FACTS, MODEL, DESCRIPTORS, PHOTOS, NAMES))
+_MOST_REPLACED = 10_000  # photographs that are passed over in every search; beyond that it is better to begin anew
+_IDENTITY = ("size", "changed", "easting", "northing", "group")  # by which a photograph is the same as before
+
+Progress = Callable[[str, int, int], None]
+Learn = Callable[[], Calibration]
+Describe = Callable[[TrainedPlaceModel, Sequence[Path]], Iterable[Described]]
+
+
+@dataclass(frozen=True)
+class Added:
+    """What `add` did."""
+
+    new: int
+    kept: int  # were there already
+    replaced: int  # were there, and are other photos now, or taken elsewhere
+    skipped: list[Skipped]
+    facts: Facts
+
+
+def add(
+    model: TrainedPlaceModel,
+    photos: PlacePhotos,
+    out: Path,
+    learn: Learn | None = None,
+    progress: Progress = lambda *_: None,
+    describe: Describe = describe,
+) -> Added:
+    """Put photographs into the index in this folder, which is made where there is none.
+
+    Those that are in it already, as the same unchanged file at the same position, are kept as they are. `learn` gives
+    the calibration of a new index; an error in its data says why there can be none. `describe` is for who has the
+    descriptors already.
+    """
+    with held(out, _FILES):
+        before = Index(out) if (out / FACTS).exists() else None
+        facts = _begun(model, out, before, learn)
+        groups = tuple(dict.fromkeys([*facts.groups, *((group.city, group.zone) for group in photos.groups)]))
+        facts = replace(facts, groups=groups)
+        rows, names = _identified(photos, rows_of(photos, [Group(*pair) for pair in groups]))
+        there = _known_rows(before, names)
+        todo = np.flatnonzero(~_unchanged(before, rows, there))
+        if len(facts.replaced) + int((there[todo] >= 0).sum()) > _MOST_REPLACED:
+            raise ConfigError(f"{out}: more than {_MOST_REPLACED:,} of its photos have changed: make a new index")
+        skipped: list[Skipped] = []
+        done = new = 0
+        for part in describe(model, [Path(os.fsdecode(names[row])) for row in todo]):
+            fresh = todo[part.kept]
+            old = there[fresh][there[fresh] >= 0].tolist()
+            skipped += part.skipped
+            done, new = done + len(fresh) + len(part.skipped), new + len(fresh) - len(old)
+            facts = replace(facts, replaced=(*facts.replaced, *old), waiting=len(todo) - done)
+            facts = _appended(out, facts, rows[fresh], [names[row] for row in fresh], part.descriptors)
+            progress("describing photographs", done, len(todo))
+        if not facts.count:
+            reason = f"; the first: {skipped[0].reason}" if skipped else ""
+            raise DataError(f"none of {len(photos)} photographs can be read{reason}", photos.root)
+        if facts.waiting and not len(todo):
+            facts = _committed(out, replace(facts, waiting=0))
+        return Added(new, len(photos) - len(todo), done - new - len(skipped), skipped, facts)
+
+
+def _begun(model: TrainedPlaceModel, out: Path, before: Index | None, learn: Learn | None) -> Facts:
+    """The facts of the index as it is, or of a new one that is still empty; files without leftovers."""
+    if before is not None:
+        facts = before.facts
+        if facts.model != model.digest:
+            raise ConfigError(
+                f"{out} was made by model {facts.model[:12]} ({facts.run}), and this is model {model.title}: their "
+                "descriptors cannot be compared. Choose another --out, or give the run that the index was made with"
+            )
+    else:
+        with explained(out / MODEL):
+            disk.write(out / MODEL, model.pack())
+        facts = Facts(model.digest, model.name, int(model.net.feature_dim), model.size, model.task.radius)
+        facts = replace(facts, **_learnt(learn))
+    for name, length in lengths(facts).items():
+        with explained(out / name), (out / name).open("ab") as file:
+            file.truncate(length)
+    return facts
+
+
+def _learnt(learn: Learn | None) -> dict[str, Any]:
+    try:
+        return {"calibration": learn()} if learn is not None else {"uncalibrated": "it was not asked for"}
+    except (ConfigError, DataError) as error:  # the run's data may have gone, or changed, since
+        return {"uncalibrated": str(error)}
+
+
+# ---- What is new
+
+
+def _identified(photos: PlacePhotos, rows: np.ndarray) -> tuple[np.ndarray, list[bytes]]:
+    """The rows with each file's size and date, and the files' whole names."""
+    root = photos.root.resolve()
+    names = [os.fsencode(root / file) for file in photos.files]
+    for row, name in enumerate(names):
+        try:
+            found = os.stat(name)  # noqa: PTH116 (there may be a million)
+            rows["size"][row], rows["changed"][row] = found.st_size, found.st_mtime_ns
+        except OSError:
+            rows["size"][row] = -1  # decoding it will say what is wrong
+    return rows, names
+
+
+def _known_rows(before: Index | None, names: Sequence[bytes]) -> np.ndarray:
+    """The newest row of the index with the same file's name, or -1."""
+    if before is None:
+        return np.full(len(names), -1)
+    ends, known = before.photos["name_end"].tolist(), before.names.tobytes()
+    newest = {known[start:end]: row for row, (start, end) in enumerate(zip([0, *ends], ends))}
+    return np.array([newest.get(name, -1) for name in names], np.int64)
+
+
+def _unchanged(before: Index | None, rows: np.ndarray, there: np.ndarray) -> np.ndarray:
+    same: np.ndarray = there >= 0
+    if before is not None:
+        stored = before.photos[there[same]]
+        same[same] = np.all([stored[name] == rows[name][same] for name in _IDENTITY], axis=0)
+    return same
+
+
+# ---- Writing
+
+
+def _appended(out: Path, facts: Facts, rows: np.ndarray, names: Sequence[bytes], descriptors: np.ndarray) -> Facts:
+    """Write to the end of every file, then make it count."""
+    rows = rows.copy()
+    rows["name_end"] = facts.names + np.cumsum([len(name) for name in names], dtype=np.int64)
+    contents = {DESCRIPTORS: checked(descriptors, "photographs").tobytes(), PHOTOS: rows.tobytes()}
+    for name, content in {**contents, NAMES: b"".join(names)}.items():
+        with explained(out / name), (out / name).open("ab") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    length = int(rows["name_end"][-1]) if len(rows) else facts.names
+    return _committed(out, replace(facts, count=facts.count + len(rows), names=length))
+
+
+def _committed(out: Path, facts: Facts) -> Facts:
+    """Replace index.json; an index without a photograph is none."""
+    if facts.count:
+        table = json.loads(json.dumps(dataclasses.asdict(facts), allow_nan=False))
+        with explained(out / FACTS):
+            disk.write(out / FACTS, json.dumps({"facts": table, "checksum": checksum(table)}, indent=1).encode())
+    return facts

@@ -1,0 +1,86 @@
+"""The settings of a place descriptor: its backbone and pooling, what of it is trained, and where weights come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from wayfare.components import part, parts_of
+from wayfare.core.errors import ConfigError, unknown
+from wayfare.core.protocols import Model
+from wayfare.io.weights import load_weights, missing
+from wayfare.nets.pooling import L2Place, Pooling, aggregation
+from wayfare.nets.pretrained import load_pretrained
+from wayfare.places.backbones import Backbone, Stages
+from wayfare.places.descriptor import Descriptor, Statistics
+
+_BACKBONES = {
+    "resnet18_layer3": "wayfare.places.backbones:ResNet18Layer3",
+    "resnet18": "wayfare.places.backbones:ResNet18Backbone",
+    "vgg16": "wayfare.places.backbones:VGG16Backbone",
+    "efficientnet_lite0": "wayfare.places.backbones:LiteBackbone",
+    "efficientnet_lite0_stage5": "wayfare.places.backbones:LiteStage5",
+    "cnn": "wayfare.places.backbones:SmallCnnBackbone",
+}
+_POOLINGS = {
+    "spoc": "wayfare.nets.pooling:SpocPooling",
+    "mac": "wayfare.nets.pooling:MacPooling",
+    "gem": "wayfare.nets.pooling:GemPooling",
+}
+
+
+@dataclass(frozen=True)
+class PlaceModel(Model):
+    """A network from photos to place descriptors."""
+
+    backbone: Backbone = part("backbone", "efficientnet_lite0", _BACKBONES)
+    weights: str = "auto"  # auto: the backbone's default; "imagenet": of an installed package; a file; or "random"
+    train: str = "default"  # the first stage that is trained; "all"; "head": pooling and linear layer only
+    pooling: Pooling = part("pooling", "gem", _POOLINGS)
+    l2: L2Place = "after"
+    linear: bool = False
+    whiten: float = 0.0  # descriptors by what those of all devices are like: 0.5 half the way to white, 1 white; 0: not
+    statistics: Statistics = "batch"  # stored: BatchNorm keeps those it came with, for batches too small or too alike
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.whiten <= 1:
+            raise ConfigError(f"model.whiten = {self.whiten}: expected a power from 0 to 1")
+
+    def missing_files(self) -> list[str]:
+        return missing(self.weights)
+
+    @property
+    def is_random(self) -> bool:
+        """Whether the weights are another draw for every seed."""
+        return (self.weights if self.weights != "auto" else self.backbone.default_weights) == "random"
+
+    def network(self) -> Descriptor:
+        """The network as it is before training."""
+        stages = self.backbone.build()
+        train = stages.train if self.train == "default" else self.train
+        if train not in (known := ("all", "head", *stages.stages)):
+            raise unknown("stage", train, (*known, "default"), "model.train")
+        if not self.is_random:
+            _load(stages, self._weights())
+        pool = aggregation(stages.channels, self.pooling, self.l2, self.linear)
+        net = Descriptor(stages, pool, train, self.statistics, self.whiten)
+        net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return net
+
+    def _weights(self) -> dict[str, Tensor]:
+        weights = self.backbone.default_weights if self.weights == "auto" else self.weights
+        if not weights:
+            name = parts_of(PlaceModel)["backbone"].name_of(self.backbone)
+            raise ConfigError(
+                f"model.weights: no package carries ImageNet's for {name}; give torchvision's file, after "
+                "`wayfare data import-weights`, or 'random'"
+            )
+        return self.backbone.imagenet_weights() if weights == "imagenet" else load_weights(Path(weights))
+
+
+def _load(stages: Stages, weights: dict[str, Tensor]) -> None:
+    kept = {name: tensor for name, tensor in weights.items() if not name.startswith(stages.absent)}
+    load_pretrained(stages.net, kept, skip_head=False)

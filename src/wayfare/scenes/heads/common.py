@@ -1,0 +1,213 @@
+"""What the four relation heads share: how objects and pairs are encoded before a head reasons about them.
+
+    x_i, looks of an object     features -> visual, ReLU -> visual, ReLU      `ObjectEncoder`, `encoder`
+    e_i, its label              a row of a table                              `ObjectEncoder`
+    b_i, its place              9 numbers -> 32, BatchNorm -> 128, ReLU       `ObjectEncoder`
+    u_ij, looks of a pair       features -> visual, ReLU -> visual, ReLU      `PairEncoder`
+
+How wide the features are is up to their provider, how wide everything else is up to `Widths`. Rows are picked with
+index_select, never with brackets: its gradient is summed in the same order on any number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from wayfare.core.errors import ConfigError, DataError, unknown
+from wayfare.core.seeds import rng_for
+from wayfare.scenes.batch import GraphBatch
+
+Mode = Literal["predcls", "sgdet"]  # labels are given and stay, or are refined from a detector's
+_PLACE = 9  # numbers that say where an object is
+
+
+@dataclass(frozen=True)
+class Widths:
+    """How wide the layers of a head are; the defaults are the paper's."""
+
+    visual: int = 1024  # encoded looks of objects and pairs, and GPS-Net's objects
+    embedding: int = 200  # of labels
+    position_hidden: int = 32
+    position: int = 128  # of an object's place
+    hidden: int = 512  # states of IMP, contexts of MOTIFS and VCTree
+    pair: int = 4096  # the products of MOTIFS and VCTree
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not isinstance(value, int) or value < 1:
+                raise ConfigError(f"widths: {name} = {value!r}: expected a whole number of at least 1")
+
+
+PRESETS = {
+    "paper": Widths(),
+    "small": Widths(visual=128, embedding=64, position_hidden=16, position=32, hidden=64, pair=256),
+}
+
+
+def check_mode(mode: str) -> None:
+    """Stop early at a misspelt mode."""
+    if mode not in get_args(Mode):
+        raise unknown("mode", mode, get_args(Mode), "relation head")
+
+
+# ---- encoders
+
+
+def encoder(width_in: int, width: int) -> nn.Sequential:
+    """Two layers on the looks of an object or a pair."""
+    return nn.Sequential(nn.Linear(width_in, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU())
+
+
+class Encoded(NamedTuple):
+    """ObjectEncoder, row by row."""
+
+    x: Tensor  # (N, visual)
+    e: Tensor  # (N, embedding)
+    b: Tensor  # (N, position)
+
+    @property
+    def z(self) -> Tensor:
+        """All three side by side, (N, visual + embedding + position)."""
+        return torch.cat(self, 1)
+
+
+class ObjectEncoder(nn.Module):
+    """ObjectEncoder from their looks, labels and places. `vectors` (classes, embedding) are labels' first rows."""
+
+    def __init__(self, classes: int, width_x: int, widths: Widths, vectors: Tensor | None = None) -> None:
+        super().__init__()
+        self.width = widths.visual + widths.embedding + widths.position
+        self.looks = encoder(width_x, widths.visual)
+        self.labels = label_embedding(classes, widths.embedding, vectors)
+        self.place = nn.Sequential(
+            nn.Linear(_PLACE, widths.position_hidden),
+            nn.BatchNorm1d(widths.position_hidden, momentum=0.001),
+            nn.Linear(widths.position_hidden, widths.position),
+            nn.ReLU(),
+        )
+
+    def forward(self, graphs: GraphBatch) -> Encoded:
+        return Encoded(self.looks(graphs.x), self.labels(graphs.labels), self.place(places(graphs)))
+
+
+class PairEncoder(nn.Module):
+    """PairEncoder from the looks of the box around both: (P, visual)."""
+
+    def __init__(self, width_u: int, widths: Widths) -> None:
+        super().__init__()
+        self.looks = encoder(width_u, widths.visual)
+
+    def forward(self, graphs: GraphBatch) -> Tensor:
+        encoded: Tensor = self.looks(graphs.u)
+        return encoded
+
+
+def places(graphs: GraphBatch) -> Tensor:
+    """Where objects are, as parts of their image (N, 9): w, h, centre x, centre y, x1, y1, x2, y2, area."""
+    size = graphs.sizes.index_select(0, graphs.image)
+    low, high = graphs.boxes[:, :2] / size, graphs.boxes[:, 2:] / size
+    extent = high - low
+    return torch.cat([extent, (low + high) / 2, low, high, extent.prod(1, keepdim=True)], 1)
+
+
+# ---- labels
+
+
+def label_embedding(classes: int, width: int, vectors: Tensor | None = None) -> nn.Embedding:
+    """A trainable table that starts from the given rows, or from normal numbers that are always the same."""
+    if vectors is None:
+        vectors = torch.from_numpy(_normal(classes, width))
+    if vectors.shape != (classes, width):
+        raise ConfigError(f"label vectors {tuple(vectors.shape)}: expected {(classes, width)}, a row per class")
+    rows = vectors.float().clone()
+    table: nn.Embedding = nn.Embedding.from_pretrained(rows, freeze=False)  # type: ignore[no-untyped-call]
+    return table
+
+
+def word_vectors(file: Path, names: Sequence[str], width: int) -> Tensor:
+    """Rows for the classes out of a text file in GloVe's form: a word and its numbers per line, apart by spaces.
+
+    A name that is no word of the file gets the vector of its longest word, and a name without that normal numbers.
+    """
+    wanted = {word for name in names for word in (name, _longest(name))}
+    found: dict[str, np.ndarray] = {}
+    try:
+        with file.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                word, _, rest = line.partition(" ")
+                if word in wanted:
+                    found[word] = _vector(rest, width, file, number)
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"cannot read word vectors: {error}", file, remedy="give a text file in GloVe's form"
+        ) from error
+    table = _normal(len(names), width)
+    for row, name in enumerate(names):
+        known = found.get(name, found.get(_longest(name)))
+        if known is not None:
+            table[row] = known
+    return torch.from_numpy(table)
+
+
+def vector_width(file: Path) -> int:
+    """How many numbers a word has in a file in GloVe's form, by its first line."""
+    try:
+        with file.open(encoding="utf-8") as lines:
+            width = len(lines.readline().split()) - 1
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"cannot read word vectors: {error}", file, remedy="give a text file in GloVe's form"
+        ) from error
+    if width < 1:
+        raise DataError("no word and numbers", file, 1, remedy="give a text file in GloVe's form")
+    return width
+
+
+def _vector(text: str, width: int, file: Path, line: int) -> np.ndarray:
+    try:
+        numbers = [float(part) for part in text.split()]
+    except ValueError as error:
+        raise DataError(str(error), file, line, remedy="expected a word and its numbers") from error
+    if len(numbers) != width or not all(map(math.isfinite, numbers)):
+        raise DataError(
+            f"{len(numbers)} numbers, expected {width} finite ones", file, line, remedy="use vectors as wide as labels"
+        )
+    return np.array(numbers, np.float32)
+
+
+def _longest(name: str) -> str:
+    return max(name.split() or [""], key=len)
+
+
+def _normal(classes: int, width: int) -> np.ndarray:
+    return rng_for("label embedding", classes, width).standard_normal((classes, width), dtype=np.float32)
+
+
+# ---- from objects to pairs and back
+
+
+def ends(nodes: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor]:
+    """What the subject and the object of each pair have."""
+    return nodes.index_select(0, pairs[:, 0]), nodes.index_select(0, pairs[:, 1])
+
+
+def gather(edges: Tensor, where: Tensor, count: int) -> Tensor:
+    """Sums over the pairs that meet at an object: `where` says which of `count` objects a pair counts for."""
+    return edges.new_zeros(count, *edges.shape[1:]).index_add(0, where, edges)
+
+
+def slots(graphs: GraphBatch) -> tuple[Tensor, int]:
+    """Where each object is in a table with a row of `longest` slots per image (N,), counted through; and longest."""
+    counts = torch.bincount(graphs.image, minlength=graphs.images)
+    first = counts.cumsum(0) - counts
+    longest = int(counts.max())
+    within = torch.arange(len(graphs.image), device=graphs.image.device) - first.index_select(0, graphs.image)
+    return graphs.image * longest + within, longest

@@ -1,0 +1,77 @@
+"""A task's pictures, read: which to train on and to test with, what networks see of them, and what they count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+
+import numpy as np
+
+from wayfare.core.errors import ConfigError
+from wayfare.core.protocols import Progress
+from wayfare.partition.semantics import Categories
+from wayfare.scenes import frequency, recall
+from wayfare.scenes.categories import scene_categories
+from wayfare.scenes.data.scene_data import SceneData
+from wayfare.scenes.evaluation import metrics
+from wayfare.scenes.features import FeatureSource, Provider
+from wayfare.scenes.modes import SceneMode
+
+
+class LoadedScenes:
+    """Everything that a task computes once."""
+
+    def __init__(self, data: SceneData, mode: SceneMode, features: FeatureSource, as_paper: bool) -> None:
+        self._data, self._mode, self._features, self._as_paper = data, mode, features, as_paper
+        graphs = data.load(lambda what, done, total: None)
+        self.all = mode.pictures(graphs)
+        is_test = data.is_test(graphs)
+        self.train, self.test = (self.all.select(np.flatnonzero(some)) for some in (~is_test, is_test))
+
+    def prepare(self, progress: Progress) -> None:
+        self.provider.prepare(lambda done, total: progress("computing features of the pictures", done, total))
+
+    @cached_property
+    def provider(self) -> Provider:
+        return self._features.provider(self.all.scenes)
+
+    @cached_property
+    def has_pairs(self) -> np.ndarray:
+        """bool, for each picture to train on: it has at least two objects."""
+        return np.diff(self.train.scenes.object_offsets) > 1
+
+    @cached_property
+    def frequencies(self) -> frequency.Frequencies:
+        """Counted over everybody's pictures: a sum that the federation discloses (docs)."""
+        return frequency.count(self.train.truth)
+
+    @cached_property
+    def categories(self) -> Categories:
+        """Which relations between which kinds of things each picture has: what the partition `semantic` goes by.
+
+        Without groups each class and each predicate is a group of its own.
+        """
+        graphs = self.train.truth
+        groups = self._data.groups(graphs)
+        try:
+            return scene_categories(graphs, groups=groups)
+        except ConfigError as error:
+            raise ConfigError(f"{error}: name their file in data.super_classes") from error
+
+    def metrics(self, guesses: Iterable[recall.Guesses], samples: np.ndarray | None) -> dict[str, float]:
+        """Recalls of guesses on these pictures of the pool, or on the test pictures."""
+        if samples is None:
+            return metrics(guesses, self.test, self._test_overlaps, self._as_paper)
+        pictures = self.train.select(samples)
+        return metrics(guesses, pictures, self._mode.overlaps(pictures), self._as_paper)
+
+    @cached_property
+    def baseline(self) -> dict[str, float]:
+        """What the label-pair frequency baseline finds of the test pictures."""
+        scenes, scores = self.test.scenes, self.test.scores
+        both = [frequency.guesses(self.frequencies, scenes, scores, constraint=one) for one in (True, False)]
+        return {f"frequency {name}": value for name, value in self.metrics(both, None).items() if "/" not in name}
+
+    @cached_property
+    def _test_overlaps(self) -> np.ndarray | None:
+        return self._mode.overlaps(self.test)

@@ -1,0 +1,208 @@
+"""The four relation heads as models of a recipe: one class each, with the options that it has.
+
+    [model]
+    name = "gpsnet"        # imp, motifs, vctree or gpsnet
+    features = "roi"       # geometry, roi or file: what the head sees
+    layers = 2             # an option of GPS-Net
+
+The networks themselves are in `heads`, each with the paper's equations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from wayfare.components import part
+from wayfare.core.bundle import Bundle
+from wayfare.core.errors import ConfigError, StoreError
+from wayfare.core.protocols import Model
+from wayfare.scenes.batch import GraphBatch
+from wayfare.scenes.features import FeatureSource
+from wayfare.scenes.heads.common import PRESETS, Mode, Widths, vector_width, word_vectors
+from wayfare.scenes.heads.gpsnet import GPSNet, nps_gammas, nps_loss
+from wayfare.scenes.heads.imp import IMP
+from wayfare.scenes.heads.motifs import MOTIFS
+from wayfare.scenes.heads.vctree import VCTree
+from wayfare.scenes.reward import recall_of_targets
+
+
+class HeadSpec(NamedTuple):
+    """What the data decides about a head."""
+
+    classes: tuple[str, ...]
+    predicates: int
+    width_x: int  # features of an object
+    width_u: int  # and of a pair
+    mode: Mode
+    log_frequencies: Callable[[], np.ndarray]  # counted when a head asks for them
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        return len(self.classes), self.predicates, self.width_x, self.width_u
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelationModel(Model):
+    """What all heads have. One of your own gives a network in `head`, whose forward makes a HeadOutput."""
+
+    features: FeatureSource = part(
+        "features",
+        "geometry",
+        {
+            "geometry": "wayfare.scenes.features:GeometryFeatures",
+            "roi": "wayfare.scenes.cached_regions:RoiFeatures",
+            "file": "wayfare.scenes.features:PrecomputedFeatures",
+        },
+    )
+    widths: Literal["small", "paper"] = "small"
+    preset: Literal["as-run", "as-described"] = "as-run"  # the latter: with parts that only the paper's text has
+    start: str = ""  # a finished run, or its model's file, whose weights the network begins with
+
+    @property
+    def is_described(self) -> bool:
+        return self.preset == "as-described"
+
+    def network(self, spec: HeadSpec) -> nn.Module:
+        """The head, with the weights of `start` if that is given."""
+        net = self.head(spec)
+        if self.start:
+            _load_start(net, Path(self.start))
+        return net
+
+    def head(self, spec: HeadSpec) -> nn.Module:
+        raise NotImplementedError
+
+    def label_loss(self, logits: Tensor, graphs: GraphBatch) -> Tensor:
+        """The loss of refined labels: the mean cross-entropy of objects whose class is known; 0 if that is none."""
+        labels = graphs.true_labels
+        return cross_entropy(logits, labels, ignore_index=-1, reduction="sum") / (labels >= 0).sum().clamp(min=1)
+
+    def check_mode(self, mode: Mode) -> None:
+        """Refuse options that need the other mode."""
+
+    def check_shared(self) -> None:
+        """Refuse what devices with their own folders would not have in common."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImpModel(RelationModel):
+    """IMP, iterative message passing."""
+
+    order: Literal["parallel", "sequential"] = "parallel"  # of its messages
+
+    def head(self, spec: HeadSpec) -> nn.Module:
+        return IMP(*spec.sizes, PRESETS[self.widths], mode=spec.mode, order=self.order)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelModel(RelationModel):
+    """A head that reads labels."""
+
+    word_vectors: str = ""  # a file in GloVe's form that labels' vectors begin with; "": normal numbers
+    frequency_bias: bool = False  # MOTIFS' and VCTree's bias, GPS-Net's ARM: off in the code that the paper ran
+
+    def _options(self, spec: HeadSpec, biased: bool) -> dict[str, Any]:
+        """Widths, mode, labels' vectors and the table of frequencies."""
+        widths: Widths = PRESETS[self.widths]
+        options: dict[str, Any] = {"mode": spec.mode}
+        if self.word_vectors:
+            file = Path(self.word_vectors)
+            widths = replace(widths, embedding=vector_width(file))
+            options["vectors"] = word_vectors(file, spec.classes, widths.embedding)
+        if biased:
+            options["frequency"] = torch.from_numpy(spec.log_frequencies())
+        return options | {"widths": widths}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MotifsModel(LabelModel):
+    """MOTIFS, which reads the objects like a sentence."""
+
+    order: Literal["right-left", "left-right"] = "right-left"  # of the objects
+
+    def head(self, spec: HeadSpec) -> nn.Module:
+        options = self._options(spec, self.frequency_bias or self.is_described)
+        return MOTIFS(*spec.sizes, **options, order=self.order)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VCTreeModel(LabelModel):
+    """VCTree, which puts the objects into a tree."""
+
+    tree: Literal["supervised", "reinforced"] = "supervised"  # how its scores learn; the latter needs `start`
+
+    def __post_init__(self) -> None:
+        if self._is_reinforced and not self.start:
+            raise ConfigError(
+                "a reinforced tree changes only the scores of a network that has learned all else with "
+                "model.tree = 'supervised': name that run in model.start"
+            )
+
+    @property
+    def _is_reinforced(self) -> bool:
+        return self.tree == "reinforced" or self.is_described
+
+    def head(self, spec: HeadSpec) -> nn.Module:
+        options = self._options(spec, self.frequency_bias)
+        if self._is_reinforced:
+            options |= {"tree": "reinforced", "reward": recall_of_targets}
+        return VCTree(*spec.sizes, **options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPSNetModel(LabelModel):
+    """GPS-Net, whose messages know subject from object."""
+
+    layers: int = 1  # rounds of messages; 2 when first published
+    nps: bool = False  # a loss of refined labels that cares most for those with many relations (sgdet)
+
+    def __post_init__(self) -> None:
+        if self.layers < 1:
+            raise ConfigError(f"model.layers = {self.layers}: expected at least 1")
+
+    @property
+    def _is_biased(self) -> bool:
+        return self.frequency_bias or self.is_described
+
+    def head(self, spec: HeadSpec) -> nn.Module:
+        return GPSNet(*spec.sizes, **self._options(spec, self._is_biased), layers=self.layers)
+
+    def label_loss(self, logits: Tensor, graphs: GraphBatch) -> Tensor:
+        if self.nps or self.is_described:
+            return nps_loss(logits, graphs.true_labels, nps_gammas(graphs))
+        return super().label_loss(logits, graphs)
+
+    def check_mode(self, mode: Mode) -> None:
+        if self.nps and mode == "predcls":
+            raise ConfigError("model.nps is a loss of refined labels, which predcls does not have: task.mode = 'sgdet'")
+
+    def check_shared(self) -> None:
+        if self._is_biased:
+            raise ConfigError(
+                "GPS-Net's table of frequencies is counted and not learnt, and each device of a federation would count "
+                "its own: use model.frequency_bias = false, or motifs or vctree, whose table is learnt and travels"
+            )
+
+
+def _load_start(net: nn.Module, path: Path) -> None:
+    """Load all weights; also those that this network will not train, which would stay random otherwise."""
+    file = path / "model.safetensors" if path.is_dir() else path
+    try:
+        weights = Bundle.unpack(file.read_bytes())["model"]
+    except (OSError, StoreError, KeyError) as error:
+        raise ConfigError(f"model.start: no model in {file}: {error}; name a finished run's folder") from error
+    own = {name: tensor for name, tensor in net.state_dict().items() if tensor.is_floating_point()}
+    odd = sorted(own.keys() ^ weights.keys()) or [n for n in own if own[n].shape != weights[n].shape]
+    if odd:
+        raise ConfigError(f"model.start: {file} has the weights of another network, {odd[0]} differs: same settings?")
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(weights[name])

@@ -1,0 +1,202 @@
+"""Scenes: how do the things in a picture relate? Graphs by IMP, MOTIFS, VCTree or GPS-Net (federated PSG benchmark).
+
+A sample is a picture with its objects; a head says of each ordered pair of them which predicate holds, if any. The
+package's docstring says where each part is.
+
+    protocol   R@K and mR@K over pictures, with graph constraint and without (ngR@K, ngmR@K); the label-pair frequency
+               baseline stands beside them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from wayfare.components import part
+from wayfare.core.errors import ConfigError
+from wayfare.core.protocols import Batch, Client, Output, Progress, Task
+from wayfare.core.seeds import rng_for
+from wayfare.scenes import evaluation, recall
+from wayfare.scenes.batch import GraphBatch, HeadOutput
+from wayfare.scenes.data.scene_data import SceneData, TownScenes
+from wayfare.scenes.data.scene_graphs import SceneGraphs
+from wayfare.scenes.loaded import LoadedScenes
+from wayfare.scenes.models import HeadSpec, RelationModel
+from wayfare.scenes.modes import SceneMode
+from wayfare.scenes.pairs import PairLimits
+
+_SCAN = 32  # pictures judged together
+
+
+@dataclass(frozen=True)
+class Scenes(Task):
+    """Relations between the objects of pictures."""
+
+    data: SceneData = part(
+        "data",
+        "town",
+        {"town": "wayfare.scenes.data.scene_data:TownScenes", "psg": "wayfare.scenes.data.scene_data:PsgScenes"},
+    )
+    model: RelationModel = part(
+        "model",
+        "motifs",
+        {
+            "imp": "wayfare.scenes.models:ImpModel",
+            "motifs": "wayfare.scenes.models:MotifsModel",
+            "vctree": "wayfare.scenes.models:VCTreeModel",
+            "gpsnet": "wayfare.scenes.models:GPSNetModel",
+        },
+    )
+    mode: SceneMode = part(
+        "mode", "predcls", {"predcls": "wayfare.scenes.modes:PredCls", "sgdet": "wayfare.scenes.modes:SGDet"}
+    )
+    pairs: int = 1024  # of a picture, at most, in training
+    positive: int = 256  # of these, at most, related ones
+    as_paper: bool = False  # pictures without a guess are left out of the mean, not counted as 0
+
+    sources: ClassVar[frozenset[str]] = frozenset({"labels", "categories"})
+    provides: ClassVar[frozenset[str]] = frozenset({"features"})
+    moved: ClassVar[Mapping[str, str]] = {
+        **{key: f"data.{key}" for key in ("path", "super_classes", "test", "own")},
+        **{"town": "data.size", "town_seed": "data.seed", "data_seed": "data.test_seed"},
+        **{"head": "model.name", "features_path": "model.features.path"},
+        **{key: f"model.{key}" for key in ("features", "widths", "preset", "start", "word_vectors", "frequency_bias")},
+        **{key: f"model.{key}" for key in ("nps", "layers", "order", "tree")},
+        **{key: f"task.mode.{key}" for key in ("detections", "overlap")},
+    }
+
+    def __post_init__(self) -> None:
+        if min(self.pairs, self.positive) < 1:
+            raise ConfigError(f"task.pairs = {self.pairs}, task.positive = {self.positive}: expected at least 1")
+        if self.positive > self.pairs:
+            raise ConfigError(f"task.positive = {self.positive}: expected at most task.pairs = {self.pairs}")
+        self.model.check_mode(self.mode.mode)
+
+    @classmethod
+    def example(cls) -> Scenes:
+        """A task that is quick to try things with."""
+        return cls(data=TownScenes(size="tiny", test=20), pairs=64, positive=16)
+
+    # ---- data
+
+    @cached_property
+    def loaded(self) -> LoadedScenes:
+        """The pictures, read once."""
+        return LoadedScenes(self.data, self.mode, self.model.features, self.as_paper)
+
+    def prepare(self, progress: Progress) -> None:
+        self.data.load(progress)  # `loaded` then finds it made and read
+        self.loaded.prepare(progress)
+
+    def on_folder(self, path: str) -> Self | None:
+        data = self.data.on_folder(path)
+        return None if data is None else replace(self, data=data)
+
+    def fixed(self) -> Self:
+        """The same: annotations name their classes. Refuses what devices would not have in common."""
+        self.model.check_shared()
+        return self
+
+    def source(self, name: str) -> Any:
+        """A picture has many relations and no one class: partitions go by `categories`."""
+        return self.loaded.categories if name == "categories" else None
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """What the numbers of annotations stand for: devices of one federation mean the same by them."""
+        return (*self.loaded.all.truth.classes, "", *self.loaded.all.truth.predicates)
+
+    @property
+    def samples(self) -> int:
+        return len(self.loaded.train.truth)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The predicates."""
+        return self.loaded.train.truth.predicates
+
+    @property
+    def protocol(self) -> str:
+        """What a recall is a recall of."""
+        pictures, empty = len(self.loaded.test.truth), "left out" if self.as_paper else "count 0"
+        constraint = "with graph constraint (ng: without)"
+        return f"{self.mode.protocol}, {constraint}, {pictures} pictures; those without a guess {empty}"
+
+    # ---- learning
+
+    def network(self) -> nn.Module:
+        loaded = self.loaded
+        spec = HeadSpec(
+            classes=loaded.train.truth.classes,
+            predicates=len(self.classes),
+            width_x=loaded.provider.width_x,
+            width_u=loaded.provider.width_u,
+            mode=self.mode.mode,
+            log_frequencies=lambda: loaded.frequencies.log_table(),
+        )
+        return self.model.network(spec)
+
+    def views(self, net: nn.Module) -> dict[str, int]:
+        with torch.no_grad():
+            output: HeadOutput = net.eval()(self._graphs(np.arange(1), rng_for(0, "scan")))
+        net.train()
+        return {"relation": output.features.shape[1]}
+
+    def steps(
+        self, net: nn.Module, client: Client, batch_size: int, memo: dict[str, Any], rng: np.random.Generator
+    ) -> Iterator[Batch]:
+        order = rng.permutation(client.train[self.loaded.has_pairs[client.train]])
+        for start in range(0, len(order), batch_size):
+            yield self._batch(net, order[start : start + batch_size], rng)
+
+    def forward(self, net: nn.Module, batch: Batch) -> Output:
+        graphs: GraphBatch = batch.inputs
+        output: HeadOutput = net(graphs)
+        extra = output.extra
+        if output.objects is not None and len(graphs.targets):
+            naming = self.model.label_loss(output.objects, graphs)
+            extra = naming if extra is None else extra + naming
+        return Output({"relation": _by_picture(output.features, graphs)}, output.predicates, extra)
+
+    def loss(self, output: Output, batch: Batch, memo: dict[str, Any]) -> Tensor:
+        if output.logits is None:
+            raise TypeError("relations need logits")
+        loss = cross_entropy(output.logits, batch.inputs.targets)
+        return loss if output.extra is None else loss + output.extra
+
+    def scan(self, net: nn.Module, client: Client) -> Iterator[Batch]:
+        for start in range(0, len(client.train), _SCAN):
+            yield self._batch(net, client.train[start : start + _SCAN], rng_for(0, "scan"))
+
+    def _batch(self, net: nn.Module, rows: np.ndarray, rng: np.random.Generator) -> Batch:
+        return Batch(self._graphs(rows, rng).to(next(net.parameters()).device))
+
+    def _graphs(self, rows: np.ndarray, rng: np.random.Generator) -> GraphBatch:
+        pictures = self.loaded.train.select(rows)
+        return self.mode.batch(pictures, self.loaded.provider, rng, PairLimits(self.pairs, self.positive))
+
+    # ---- evaluation
+
+    def evaluate(self, net: nn.Module, samples: np.ndarray | None) -> dict[str, float]:
+        loaded = self.loaded
+        pictures = loaded.test if samples is None else loaded.train.select(samples)
+        found = evaluation.guesses(net, loaded.provider, pictures.scenes, pictures.scores)
+        return loaded.metrics(found, samples) | (loaded.baseline if samples is None else {})
+
+    def guesses(self, net: nn.Module, scenes: SceneGraphs, most: int = max(recall.CUTOFFS)) -> recall.Guesses:
+        """The best guesses for pictures whose objects have boxes and labels, one predicate for each pair."""
+        return evaluation.guesses(net, self.loaded.provider, scenes, most=most, constraints=(True,))[0]
+
+
+def _by_picture(features: Tensor, graphs: GraphBatch) -> Tensor:
+    """The mean over a picture's pairs: a sample is a picture."""
+    image = graphs.image.index_select(0, graphs.pairs[:, 0])
+    sums = features.new_zeros(graphs.images, features.shape[1]).index_add(0, image, features)
+    return sums / torch.bincount(image, minlength=graphs.images).clamp(min=1)[:, None]

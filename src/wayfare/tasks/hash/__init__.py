@@ -1,1 +1,0 @@
-"""Parts of cross-modal hashing: encoders, base methods, rankings."""

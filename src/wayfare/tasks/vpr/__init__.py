@@ -1,1 +1,0 @@
-"""Visual place recognition, the parts: nearest descriptors, recall, mining on a client, losses."""
