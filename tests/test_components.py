@@ -9,7 +9,7 @@ from typing import Literal
 
 import pytest
 
-from wayfare.components import ABILITIES, build, find, name_of, names, settings_of
+from wayfare.components import ABILITIES, allow_code, build, find, name_of, names, settings_of
 from wayfare.core.errors import ConfigError
 
 HERE = '''
@@ -44,6 +44,7 @@ fedavg = FedAvg()
 def mine(tmp_path, monkeypatch) -> str:
     """A module of the user's own."""
     (tmp_path / "my_own_parts.py").write_text(HERE)
+    allow_code("my_own_parts")
     monkeypatch.syspath_prepend(tmp_path)
     yield "my_own_parts"
     sys.modules.pop("my_own_parts", None)
@@ -129,6 +130,7 @@ def test_a_component_of_ones_own(mine) -> None:
     ],
 )
 def test_what_cannot_be_imported(mine, name, told) -> None:
+    allow_code(name.partition(":")[0])
     with pytest.raises(ConfigError, match=told):
         find("strategy", name)
 
@@ -212,5 +214,6 @@ def test_a_part_of_ones_own_is_found_in_the_folder_one_is_in(tmp_path, monkeypat
         "from dataclasses import dataclass\nfrom wayfare.strategies.fedavg import FedAvg\n"
         "@dataclass(frozen=True)\nclass Mine(FedAvg):\n    pass\n"
     )
+    allow_code("part_of_mine")
     assert find("strategy", "part_of_mine:Mine").__name__ == "Mine"
     assert sys.path == [*before, str(tmp_path)]  # last, so that no other module is taken from there

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from wayfare.clients import Clients
-from wayfare.components import find, name_of, names
+from wayfare.components import allow_code, find, name_of, names
 from wayfare.core.errors import ConfigError
 from wayfare.core.protocols import Policy, Training
 from wayfare.encounters.policies.fedtour import FedTour
@@ -371,6 +371,7 @@ def test_a_strategy_from_a_module_of_ones_own(tmp_path, monkeypatch) -> None:
     (tmp_path / "parts_of_mine.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
     text = '[strategy]\nname = "parts_of_mine:Mine"\nstrength = 2.0'
+    allow_code("parts_of_mine")
     experiment = Experiment.from_toml(text)
     assert (type(experiment.strategy).__name__, experiment.strategy.strength) == ("Mine", 2.0)
     assert 'name = "parts_of_mine:Mine"' in experiment.to_toml()

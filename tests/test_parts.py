@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from wayfare.components import build, chosen_settings, part, parts_of, settings_of
+from wayfare.components import allow_code, build, chosen_settings, part, parts_of, settings_of
 from wayfare.core.errors import ConfigError
 from wayfare.core.protocols import Task
 from wayfare.experiment import Experiment
@@ -87,6 +87,7 @@ def test_a_part_is_a_name_or_a_table() -> None:
     ],
 )
 def test_what_is_refused(settings: dict, message: str) -> None:
+    allow_code("os", "nowhere")
     with pytest.raises(ConfigError, match=message):
         build(Seeing, settings, "task 'seeing'")
 

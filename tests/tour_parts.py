@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from wayfare import Evaluation, Experiment
+from wayfare.components import allow_code
 from wayfare.core.bundle import Bundle
 from wayfare.core.device import Device
 from wayfare.core.exchange import Columns, Meeting, MergeOutcome
@@ -134,6 +135,7 @@ class Hopeful:
 
 
 HOPEFUL = "tour_parts:Hopeful"
+allow_code("tour_parts")
 
 
 def written(folder: Path, contacts: Sequence[tuple[int, int, int]]) -> str:

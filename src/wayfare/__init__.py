@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from wayfare.components import allow_code as allow_code
     from wayfare.core.bundle import Bundle as Bundle
     from wayfare.core.errors import WayfareError as WayfareError
     from wayfare.core.protocols import Evaluation as Evaluation
@@ -28,6 +29,7 @@ _HOME = {
     "Policy": "wayfare.core.protocols",
     "Training": "wayfare.core.protocols",
     "WayfareError": "wayfare.core.errors",
+    "allow_code": "wayfare.components",
     "check_strategy": "wayfare.testing",
     "check_task": "wayfare.testing",
     "resume": "wayfare.runner",

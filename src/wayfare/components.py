@@ -1,4 +1,7 @@
-"""Components by name: a name is a module of ours, or any importable `package.module:Name`. No registry to edit."""
+"""Components by name: a name is a module of ours, or `package.module:Name` of the user's own. No registry to edit.
+
+A recipe, a run folder and an index are data: what they name is imported only if the user has allowed it by name.
+"""
 
 from __future__ import annotations
 
@@ -48,6 +51,28 @@ NAMED = {
     },
 }
 
+_allowed: set[str] = set()
+
+
+def allow_code(*names: str) -> None:
+    """Let recipes, run folders and indexes import these packages, modules or `package.module:Name`, in this process."""
+    _allowed.update(names)
+
+
+def allowed_code() -> list[str]:
+    """What `allow_code` has allowed so far: for processes that work for this one."""
+    return sorted(_allowed)
+
+
+def _check_allowed(kind: str, name: str) -> None:
+    module = name.partition(":")[0]
+    parents = {module[:end] for end in range(len(module) + 1) if module[end : end + 1] in (".", "")}
+    if not _allowed & {name, *parents}:
+        raise ConfigError(
+            f"{kind} {name!r} would run code of the module {module!r}, which is not allowed. If you trust it, "
+            f"add --allow-code {module} to the command (in Python: wayfare.allow_code({module!r}))"
+        )
+
 
 def find(kind: str, name: str) -> type[Any]:
     """The class of this kind and name."""
@@ -75,7 +100,8 @@ def names(kind: str) -> list[str]:
 
 
 def own_class(kind: str, name: str) -> Any:
-    """What `package.module:Name` names."""
+    """What `package.module:Name` names, if the user has allowed it."""
+    _check_allowed(kind, name)
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)  # last, so that it hides no module of ours or of a library
     try:
@@ -155,6 +181,16 @@ def part(kind: str, default: str, known: Mapping[str, str]) -> Any:
 def parts_of(cls: type[Any]) -> dict[str, Part]:
     """The settings of a class that are parts."""
     return {field.name: field.metadata["part"] for field in dataclasses.fields(cls) if "part" in field.metadata}
+
+
+def code_of(component: object) -> set[str]:
+    """The parts of a component that are classes of the user's own, as `package.module:Name`."""
+    found: set[str] = set()
+    for field in dataclasses.fields(component) if dataclasses.is_dataclass(component) else ():
+        if "part" in field.metadata:
+            value = getattr(component, field.name)
+            found |= {field.metadata["part"].name_of(value)} | code_of(value)
+    return {name for name in found if ":" in name}
 
 
 _SECTIONS = ("data", "model")  # parts of a task that have a table of their own in a recipe

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from wayfare.clients import Clients
-from wayfare.components import build, chosen_settings, find, name_of, parts_of, settings_of
+from wayfare.components import allow_code, build, chosen_settings, code_of, find, name_of, parts_of, settings_of
 from wayfare.core.device import Bench
 from wayfare.core.errors import ConfigError, unknown
 from wayfare.core.exchange import Exchange
@@ -52,6 +52,7 @@ class Experiment:
     def __post_init__(self) -> None:
         if self.exchange is None and self.topology.meets:
             object.__setattr__(self, "exchange", find("exchange", "fedtour")())
+        allow_code(*self.code())  # whoever made these objects has run their code already; the workers must be able to
         _check_fit(self)
         _check_ranges(self)
 
@@ -122,6 +123,12 @@ class Experiment:
                 found[f"{section}.name"] = name_of(section, part)
             found |= {f"{section}.{key}": value for key, value in chosen_settings(part).items()}
         return found
+
+    def code(self) -> set[str]:
+        """The classes of the user's own that it is made of, as `package.module:Name`."""
+        parts = {section: part for section in COMPONENTS if (part := getattr(self, section)) is not None}
+        names = {name_of(section, part) for section, part in parts.items()}
+        return {name for name in names if ":" in name}.union(*map(code_of, parts.values()))
 
     def with_seed(self, seed: int) -> Experiment:
         """The same experiment with other random numbers."""

@@ -1,6 +1,7 @@
 """What runs in a worker process of the pool engine (`engines/pool`).
 
-It reads JSON messages from a pipe: `open` names an experiment and its run folder, `do` runs a program as a device. The
+It reads JSON messages from a pipe: `open` brings an experiment, its run folder, and what the asking process has set
+since the fork server started (environment, current folder, allowed code); `do` runs a program as a device. The
 fork server imports this module, and with it all that workers need; it must not start threads.
 """
 
@@ -21,6 +22,7 @@ from typing import Any
 import pydantic.type_adapter  # noqa: F401  (which every worker needs, and components.py imports when it is needed)
 import torch
 
+from wayfare.components import allow_code
 from wayfare.core.device import Bench
 from wayfare.core.errors import StoreError
 from wayfare.core.protocols import Failure
@@ -35,7 +37,6 @@ def serve(connection: Connection) -> None:
     faulthandler.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks; it ends its workers
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    os.environ.update(ONE_THREAD)  # for libraries that are loaded later
     torch.set_num_threads(1)
     bench: Bench | None = None
     opening: dict[str, Any] = {}
@@ -46,6 +47,7 @@ def serve(connection: Connection) -> None:
             return
         if "open" in message:
             opening, bench = message, None
+            _adopt(message)
             with contextlib.suppress(Exception):  # built now to save time; if it fails, the first reply says why
                 bench = _build(opening)
             continue
@@ -68,6 +70,14 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
+
+
+def _adopt(opening: dict[str, Any]) -> None:
+    """Take over what the asking process has set."""
+    os.environ.clear()
+    os.environ.update(opening["environment"] | ONE_THREAD)  # one thread: also in libraries that are loaded later
+    os.chdir(opening["current"])
+    allow_code(*opening["allow_code"])
 
 
 def _build(opening: dict[str, Any]) -> Bench:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wayfare.cli.console import Json, Settings, WatchAll, answer, interruptible, parse_settings, watching
+from wayfare.cli.console import AllowCode, Json, Settings, WatchAll, answer, interruptible, parse_settings, watching
 from wayfare.cli.runs import Engine, Track, Workers, trackers_of
 from wayfare.papers.claims_document import counts, list_table, verdict_table, write_section
 from wayfare.papers.paper import Scale
@@ -40,6 +40,7 @@ def claims(
     workers: Workers = 0,
     set_: Settings = None,
     track: Track = None,
+    allow_code: AllowCode = None,
     json: Json = False,
 ) -> None:
     """Decide for each claim of the papers whether it holds: effect, interval over seeds, and the paper's effect.

@@ -32,9 +32,26 @@ Settings = Annotated[
         metavar="KEY=VALUE",
     ),
 ]
+AllowCode = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-code",
+        help="Let the recipe, run or index use your own classes from this module or package. Repeatable.",
+        metavar="NAME",
+        callback=lambda names: _allow(names or []),
+    ),
+]
 Recipe = Annotated[
     str, typer.Argument(help="The path of a TOML file, or a name from [bold]wayfare list recipes[/bold].")
 ]
+
+
+def _allow(names: list[str]) -> list[str]:
+    if names:
+        from wayfare.components import allow_code
+
+        allow_code(*names)
+    return names
 
 
 def answer(result: dict[str, Any], as_json: bool, *shown: Any) -> None:

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from wayfare.cli.console import Json, answer, err
+from wayfare.cli.console import AllowCode, Json, answer, err
 from wayfare.pages.tables import number, plain
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def graph(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="A folder for pictures, JSON files and a page of all graphs.")
     ] = None,
+    allow_code: AllowCode = None,
     json: Json = False,
 ) -> None:
     """Make scene graphs of pictures with a trained model: as JSON, as pictures and as a page.

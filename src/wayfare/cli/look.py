@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from wayfare.cli.console import Json, Recipe, Settings, answer, err, parse_settings
+from wayfare.cli.console import AllowCode, Json, Recipe, Settings, answer, err, parse_settings
 from wayfare.core import disk
 from wayfare.core.errors import WayfareError
 from wayfare.pages.compare import compare as compare_runs
@@ -112,6 +112,7 @@ def split(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write a page about it.")] = None,
     save: Annotated[Path | None, typer.Option(help="Also save the partition to this file.")] = None,
     set_: Settings = None,
+    allow_code: AllowCode = None,
     json: Json = False,
 ) -> None:
     """Make a recipe's partition and show how the data of its clients differ, or where their photographs were taken.

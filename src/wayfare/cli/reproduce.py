@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from wayfare.cli.console import Json, Recipe, Settings, WatchAll, answer, interruptible, parse_settings, watching
+from wayfare.cli.console import (
+    AllowCode,
+    Json,
+    Recipe,
+    Settings,
+    WatchAll,
+    answer,
+    interruptible,
+    parse_settings,
+    watching,
+)
 from wayfare.cli.runs import Engine, Track, Workers, trackers_of
 from wayfare.engines import open_engine
 from wayfare.papers.files import recipe_path
@@ -30,6 +40,7 @@ def reproduce(
     workers: Workers = 0,
     set_: Settings = None,
     track: Track = None,
+    allow_code: AllowCode = None,
     json: Json = False,
 ) -> None:
     """Run every cell of a recipe's table and show them side by side, with the paper's values where it has some.

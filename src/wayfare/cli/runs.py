@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wayfare.cli.console import (
+    AllowCode,
     Json,
     Recipe,
     Settings,
@@ -52,6 +53,7 @@ def run(
     seeds: Annotated[int, typer.Option(min=1, help="Run this many times, with seeds counting up from the first.")] = 1,
     set_: Settings = None,
     track: Track = None,
+    allow_code: AllowCode = None,
     json: Json = False,
 ) -> None:
     """Run an experiment; everything it produces goes into one folder.
@@ -87,6 +89,7 @@ def resume(
     workers: Workers = 0,
     rounds: Annotated[int | None, typer.Option(help="A new total number of rounds, to extend a finished run.")] = None,
     track: Track = None,
+    allow_code: AllowCode = None,
     json: Json = False,
 ) -> None:
     """Continue a run that was interrupted or killed, or extend a finished one."""

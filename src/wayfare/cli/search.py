@@ -11,7 +11,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from wayfare.cli.console import Json, answer, err
+from wayfare.cli.console import AllowCode, Json, answer, err
 from wayfare.core.errors import ConfigError
 from wayfare.pages.tables import human_seconds, number, plain
 
@@ -39,6 +39,7 @@ def search(
     page: Annotated[
         Path | None, typer.Option("--page", "--out", "-o", help="Also write a page with thumbnails.")
     ] = None,
+    allow_code: AllowCode = None,
     json: Json = False,
 ) -> None:
     """Search an index for photos by words, or for texts by a photo. The index comes from a run of task hashing.

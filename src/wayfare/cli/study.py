@@ -10,7 +10,7 @@ from rich import box
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from wayfare.cli.console import Json, Recipe, Settings, answer, err, parse_settings
+from wayfare.cli.console import AllowCode, Json, Recipe, Settings, answer, err, parse_settings
 from wayfare.engines import open_engine
 from wayfare.papers.files import recipe_path
 
@@ -27,6 +27,7 @@ def study(
     engine: Annotated[str, typer.Option(help="auto, local (one process) or pool (a process per core).")] = "auto",
     workers: Annotated[int, typer.Option(min=0, help="Worker processes; 0: one per core.")] = 0,
     set_: Settings = None,
+    allow_code: AllowCode = None,
     json: Json = False,
 ) -> None:
     """Train many models, merge every two of them, and learn to predict what a merge changes (FedTour, Sect. IV).

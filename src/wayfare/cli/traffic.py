@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import typer
 
-from wayfare.cli.console import Json, Recipe, Settings, answer, parse_settings
+from wayfare.cli.console import AllowCode, Json, Recipe, Settings, answer, parse_settings
 from wayfare.papers.files import recipe_path
 
 
-def explain_traffic(recipe: Recipe, set_: Settings = None, json: Json = False) -> None:
+def explain_traffic(recipe: Recipe, set_: Settings = None, allow_code: AllowCode = None, json: Json = False) -> None:
     """Show what leaves a device in an experiment, and what that could reveal.
 
     One round of one device is simulated here, with one training step: names, shapes and bytes are those of the message

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from wayfare.cli.console import Json, answer, err, interruptible
+from wayfare.cli.console import AllowCode, Json, answer, err, interruptible
 from wayfare.core.errors import ConfigError
 from wayfare.pages.tables import human_seconds, number, plain
 
@@ -47,6 +47,7 @@ def index(
     data: Annotated[
         Path | None, typer.Option("--data", help="Hashing: where the run's training data is now, if it was moved.")
     ] = None,
+    allow_code: AllowCode = None,
     json: Json = False,
 ) -> None:
     """Build an index of photos for [bold]wayfare locate[/bold] or [bold]wayfare search[/bold].
@@ -124,6 +125,7 @@ def locate(
         typer.Option(min=0, max=1, help="Confidence below which a place is unknown. Default: as calibrated."),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write a page with pictures and maps.")] = None,
+    allow_code: AllowCode = None,
     json: Json = False,
 ) -> None:
     """Find out where photos were taken: the nearest places in an index, a position, and its confidence.

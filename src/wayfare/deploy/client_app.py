@@ -65,6 +65,7 @@ def _discreet(outcome: dict[str, Any]) -> dict[str, Any]:
 
 def _perform(message: Message, context: Context, outcome: dict[str, Any]) -> dict[str, Any]:
     """Run the program; returns the reply's records, or says in `outcome` why there are none."""
+    from wayfare.components import allow_code
     from wayfare.core.bundle import Bundle
     from wayfare.core.protocols import Failure
     from wayfare.engines.flower import records
@@ -74,6 +75,8 @@ def _perform(message: Message, context: Context, outcome: dict[str, Any]) -> dic
     call: Any = message.content["call"]
     node: Any = context.node_config
     home, photos = Path(str(node.get("home", ""))), str(node.get("photos", ""))  # none in a simulation
+    # a server's recipe may name only what the owner of this node has allowed; a simulation is the caller's own machine
+    allow_code(*(str(node.get("allow-code", "")).split() if photos else call["allow_code"]))
     left = float(call["seconds"])
     if call["until"]:  # by the one clock: a message may have waited, or be here for the second time
         left = min(left, float(call["until"]) - time.time())

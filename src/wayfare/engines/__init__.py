@@ -29,7 +29,9 @@ def open_engine(engine: str | Engine, workers: int = 0) -> Iterator[Engine]:
         from wayfare.engines.pool.processes import start_fork_server
 
         start_fork_server()  # it imports torch while this process does
-    from wayfare.components import find
+    from wayfare.components import allow_code, find
 
+    if ":" in engine:
+        allow_code(engine)  # it comes from the caller, never from a file
     with find("engine", engine)(workers=workers) as opened:
         yield opened

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pytest import approx
 from tour import Mean, Tour, facts, meet
 
+from wayfare.components import allow_code
 from wayfare.core.errors import ConfigError
 from wayfare.core.exchange import MergeOutcome
 from wayfare.encounters.policies.fedtour import FedTour
@@ -394,6 +395,7 @@ def test_the_regressor_is_made_from_its_study(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_predictors_of_others_are_called_with_the_laboratory() -> None:
+    allow_code("tour")
     assert make("tour:Mean", 0.25, 33, "") == Mean(bonus=0.25)  # type: ignore[arg-type]
     for name, message in (
         ("tour:Nothing", "cannot be imported"),

@@ -15,6 +15,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from wayfare.cli import main
+from wayfare.core.bundle import Bundle
 from wayfare.core.errors import ConfigError, DataError, StoreError, WayfareError
 from wayfare.core.protocols import Training
 from wayfare.core.seeds import rng_for
@@ -396,3 +397,18 @@ def test_texts_are_read(tmp_path: Path) -> None:
     found = read_texts(tmp_path / "t.tsv")
     assert found.of_texts() == {"first": [(tmp_path / "photos" / "a.jpg").resolve()]}
     assert [error.line for error in found.problems.found] == [4, 3]  # no text; leads out of the folder
+
+
+def test_a_shared_index_runs_no_code(
+    mine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (mine / "evil.py").write_text("from pathlib import Path\nPath(__file__).with_name('canary').touch()\n")
+    file = next(mine.glob("model*"))
+    bundle = Bundle.unpack(file.read_bytes())
+    recipe = re.sub(r'(\[strategy\]\nname = )"\w+"', r'\1"evil:Evil"', str(bundle.values["recipe"]))
+    assert "evil:Evil" in recipe
+    file.write_bytes(Bundle(bundle.tensors, {**bundle.values, "recipe": recipe}).pack())
+    monkeypatch.chdir(mine)
+    assert main(["search", "red", "--index", "."]) == 1
+    assert "--allow-code evil" in " ".join(capsys.readouterr().err.split())
+    assert not (mine / "canary").exists()

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from wayfare.cli import main
+from wayfare.core.bundle import Bundle
 from wayfare.pages.dataset_parts import Picture
 from wayfare.places.index import Index
 from wayfare.places.page import LocatePage, PhotoAnswer, PlaceShown, PlaceSketch, page_of
@@ -210,3 +211,27 @@ def test_the_map_is_to_scale() -> None:
 )
 def test_positions_in_words(spot: Spot, words: str) -> None:
     assert position_text(spot) == words
+
+
+@pytest.mark.parametrize(
+    "key", ['[model.backbone]\nname = "cnn"', '[task]\nname = "places"', '[data]\nname = "photos"']
+)
+def test_a_shared_index_runs_no_code(
+    key: str,
+    mine: Path,
+    street: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The model in an index names its parts; a module beside it must not be imported."""
+    (mine / "evil.py").write_text("from pathlib import Path\nPath(__file__).with_name('canary').touch()\n")
+    bundle = Bundle.unpack((mine / "model.safetensors").read_bytes())
+    recipe = str(bundle.values["recipe"])
+    assert key in recipe
+    evil = recipe.replace(key, key.rpartition("=")[0] + '= "evil:Evil"')
+    (mine / "model.safetensors").write_bytes(Bundle(bundle.tensors, {**bundle.values, "recipe": evil}).pack())
+    monkeypatch.chdir(mine)
+    assert main(["locate", str(street / "p004-1.png"), "--index", "."]) == 1
+    assert "--allow-code evil" in " ".join(capsys.readouterr().err.split())
+    assert not (mine / "canary").exists()

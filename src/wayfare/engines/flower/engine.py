@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import torch
 
+from wayfare.components import allowed_code
 from wayfare.core.bundle import Bundle
 from wayfare.core.device import Bench
 from wayfare.core.errors import StoreError, WayfareError
@@ -164,6 +165,7 @@ class Flower(Engine):
             "program": call.program, "device": device, "experiment": self._spec,
             "folder": link.place or self._folder, "opening": self._opening, "seconds": left,
             "until": time.time() + left if link.ours else 0.0, "sign_in": call.sign_in,
+            "allow_code": allowed_code() if link.ours else [],
         }  # fmt: skip
         parts, after = call.writer.write(message), self._next[1].get(device)
         if call.program != self._next[0] and after is not None and after.is_same(message, but_for_values=True):

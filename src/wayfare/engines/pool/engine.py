@@ -12,10 +12,12 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from types import TracebackType
 
 import torch
 
+from wayfare.components import allowed_code
 from wayfare.core.bundle import Bundle
 from wayfare.core.device import Bench
 from wayfare.core.protocols import Engine, Failure, Prefetch
@@ -41,7 +43,12 @@ class Pool(Engine):
         """Serve this experiment from now on; the workers build it themselves."""
         torch.set_num_threads(1)
         self.finish()
-        self.processes.open({"open": spec, "folder": folder})
+        self.processes.open(
+            {
+                "open": spec, "folder": folder, "allow_code": allowed_code(),
+                "environment": dict(os.environ), "current": str(Path.cwd()),
+            }
+        )  # fmt: skip
 
     def set_client_sizes(self, size: Callable[[str], int]) -> None:
         """How large a device's work is: the larger ones of a window are started first."""
