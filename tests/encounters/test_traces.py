@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import mangle
+from amount import some
 from wayfare.core.errors import ConfigError, DataError
 from wayfare.encounters import traces
 from wayfare.encounters.traces import Contacts, Traces, contact_statistics, contacts_within, encounters
@@ -351,7 +352,7 @@ def test_archives_are_not_trusted(tmp_path: Path) -> None:
         traces.load(tmp_path / "bomb.txt.gz", slot=0.0)
 
 
-def test_ten_thousand_broken_files_and_no_exception_but_data_error() -> None:
+def test_broken_files_give_no_exception_but_data_error() -> None:
     rng = np.random.default_rng(0)
     start = time.process_time()
     refused = listed = 0
@@ -374,7 +375,7 @@ def test_ten_thousand_broken_files_and_no_exception_but_data_error() -> None:
             (root / name).write_bytes(whole)
         for name, (whole, count, damage) in kinds.items():
             read = root / ("park_visits.csv" if name == "park_pois.csv" else name)
-            for number in range(count):
+            for number in range(some(count)):
                 (root / name).write_bytes(damage(whole, rng))
                 try:
                     found = traces.load(read, strict=number % 2 == 1)
@@ -387,7 +388,7 @@ def test_ten_thousand_broken_files_and_no_exception_but_data_error() -> None:
                     assert str(root) in str(error)
                     refused += 1
             (root / name).write_bytes(whole)
-    assert refused > 3_000 and listed > 1_000
+    assert refused > some(3_000) and listed > some(1_000)
     assert time.process_time() - start < 60  # about 10 s on a free machine
 
 

@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 import mangle
+from amount import some
 from wayfare.core.errors import DataError
 from wayfare.places.data import msls
 from wayfare.places.data.place_photos import Group
@@ -298,10 +299,10 @@ def test_a_whole_tree_has_no_problems(tree: Path) -> None:
     assert found.counts["whole pictures"] == found.counts["photos"] == 16 and found.counts["val cities"] == 1
 
 
-# ---- Ten thousand broken tables
+# ---- Broken tables
 
 
-def test_ten_thousand_broken_tables() -> None:
+def test_broken_tables() -> None:
     rng = np.random.default_rng(11)
     start, refused, listed = time.process_time(), 0, 0
     with mangle.quick_folder() as root:
@@ -310,7 +311,7 @@ def test_ten_thousand_broken_tables() -> None:
         fill(folder.parent / "database", "a")
         for name in (SEQ, RAW, POST, SUB):
             whole = (folder / name).read_bytes()
-            for number in range(2_500):
+            for number in range(some(2_500)):
                 (folder / name).write_bytes(mangle.table_of(whole, rng))
                 try:
                     photos = msls.load(root, strict=number % 2 == 1)
@@ -320,5 +321,5 @@ def test_ten_thousand_broken_tables() -> None:
                     assert str(root) in str(error)
                     refused += 1
             (folder / name).write_bytes(whole)
-    assert refused > 3_000 and listed > 2_500
+    assert refused > some(3_000) and listed > some(2_500)
     assert time.process_time() - start < 60  # about 12 s on a free machine
