@@ -299,7 +299,7 @@ BROKEN_FILES = {
     "not a latitude": (GPX.replace('lat="', 'lat="north'), r"not GPX"),
     "not xml": (GPX.replace("</trkseg>", ""), r":5: not XML"),
     "point without time": (GPX.replace("<time>2024-06", "<time>soon"), r"no row that can be used.*:3: field 'trkpt'"),
-    "nul": (TOWN + "\0", r":6: holds a NUL"),
+    "nul": (TOWN + "\0", r":6: contains a NUL"),
     "two continents": ("device,time,lat,lon\na,0,10,10\nb,0,-10,-100\n", r"no row that can be used.*km from"),
 }  # fmt: skip
 
@@ -336,7 +336,7 @@ def test_a_stranger_among_the_walks_is_listed(tmp_path: Path) -> None:
 def test_archives_are_not_trusted(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "out.zip", "w") as archive:
         archive.writestr("../../out.txt", "0 1.5 2\n")
-    with pytest.raises(DataError, match="leads out of the folder"):
+    with pytest.raises(DataError, match="points outside the folder"):
         traces.load(tmp_path / "out.zip")
     bomb = gzip.compress(b"0 1.5 2\n" * 2_000_000)
     (tmp_path / "bomb.txt.gz").write_bytes(bomb)

@@ -145,7 +145,7 @@ def test_common_tags_that_cannot_be_used(root: Path) -> None:
     assert photos.vocabulary == ("sky", "dog")
     texts = [str(error) for error in photos.problems.found]
     assert f"{file}:2: expected a tag and a number, found 'two words 3'" in texts[0]
-    assert f"{file}:3: 'sky' is on line 1 already" in texts[1]
+    assert f"{file}:3: 'sky' is already on line 1" in texts[1]
 
 
 def test_a_photograph_that_is_cut_short(root: Path) -> None:

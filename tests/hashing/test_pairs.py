@@ -315,7 +315,7 @@ BROKEN: list[tuple[str, Callable[[Path], object], str]] = [
     ("mirflickr", lambda f: (f / "a.mat").write_bytes(b"no"), "a.mat: not a MATLAB file"),
     ("mirflickr", lambda f: (new(f / "a.mat", YAll=TAGS, LAll=LABELS), _cut(f / "a.mat")), "a.mat: damaged"),
     ("mirflickr", lambda f: None, "no such file or folder"),
-    ("wikipedia", lambda f: old(f / "raw_features.mat", I_te=TAGS), "no array 'T_te' in it"),
+    ("wikipedia", lambda f: old(f / "raw_features.mat", I_te=TAGS), "has no array 'T_te'"),
     ("wikipedia", lambda f: wikipedia_files(f) and (f / "testset_txt_img_cat.list").unlink(), "no such file"),
     ("wikipedia", lambda f: (wikipedia_files(f), _list_line("t1 i1 2\n")(f)), ".list: 1 lines, but 2 rows"),
     ("wikipedia", lambda f: (wikipedia_files(f), _list_line("t1 i1 2\nt2 i2 x\n")(f)), ".list:2: expected a text, a"),

@@ -144,8 +144,8 @@ def test_columns_that_are_labels(
         (TABLE, {"min_count": 3}, DataError, "no word is in 3 of the 2 texts to train on"),
         (TABLE.replace(".png", ".jpg"), {}, DataError, "none of its 6 pairs has a picture"),
         (TABLE.replace("train", "learn"), {"strict": True}, DataError, "pairs.csv:3: field 'split': expected query"),
-        (TABLE.replace("2.png", "../2.png"), {"strict": True}, DataError, "'../2.png' leads out of the folder"),
-        (TABLE.replace("\nb,", "\na,"), {"strict": True}, DataError, "'a' is on line 2 already"),
+        (TABLE.replace("2.png", "../2.png"), {"strict": True}, DataError, "'../2.png' points outside the folder"),
+        (TABLE.replace("\nb,", "\na,"), {"strict": True}, DataError, "'a' is already on line 2"),
         (TABLE.replace("shirt; blue", '"shirt'), {}, DataError, "album: 1 pairs: at least 2 are needed"),
     ],
 )

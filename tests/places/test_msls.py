@@ -230,7 +230,7 @@ def test_not_a_tree(tmp_path: Path) -> None:
         (SEQ, "s0,1", "s0,x", f"{SEQ}:3: field 'frame_number'", "expected a number, found 'x'", 15),
         (SEQ, "s0,1", ",1", f"{SEQ}:3: field 'sequence_key'", "expected some text", 15),
         (SEQ, "alba-query_b", "../../query_b", f"{SEQ}:3: field 'key'", "expected letters, digits", 15),
-        (SEQ, "alba-query_b", "alba-query_a", f"{SEQ}:3: field 'key'", "'alba-query_a' is on line 2 already", 15),
+        (SEQ, "alba-query_b", "alba-query_a", f"{SEQ}:3: field 'key'", "'alba-query_a' is already on line 2", 15),
         (SEQ, "alba-query_b", "alba-query_z", f"{SEQ}:3: field 'key'", "alba-query_z has no usable row in raw", 15),
         (RAW, "1,alba-query_b", "1,alba-query_z", f"{SEQ}:3: field 'key'", "no usable row in raw.csv", 15),
         (SUB, "True,False,False,False,True", "True,no,False,False,True", f"{SUB}:2: field 's2w'", "found 'no'", 16),

@@ -101,10 +101,10 @@ def edit(path: Path, old: str, new: str) -> None:
     [
         ("31.26191", "91.26191", ":3: field 'lat'", "out of range: '91.26191', expected -90 to 90"),
         ("34.80118", "nan", ":2: field 'lon'", "expected a finite number, found 'nan'"),
-        ("1.jpg", "../1.jpg", ":3: field 'file'", "'../1.jpg' leads out of the folder"),
-        ("1.jpg", "/etc/1.jpg", ":3: field 'file'", "'/etc/1.jpg' leads out of the folder"),
-        ("1.jpg", "0.jpg", ":3: field 'file'", "'0.jpg' is on line 2 already"),
-        ("1.jpg", "images/0.jpg", ":3: field 'file'", "'images/0.jpg' is on line 2 already"),
+        ("1.jpg", "../1.jpg", ":3: field 'file'", "'../1.jpg' points outside the folder"),
+        ("1.jpg", "/etc/1.jpg", ":3: field 'file'", "'/etc/1.jpg' points outside the folder"),
+        ("1.jpg", "0.jpg", ":3: field 'file'", "'0.jpg' is already on line 2"),
+        ("1.jpg", "images/0.jpg", ":3: field 'file'", "'images/0.jpg' is already on line 2"),
         ("1.jpg", "9.jpg", ":3: field 'file'", "no picture '9.jpg'"),
         ("094710", "0947x0", ":3: field 'time'", "expected a date and time"),
         ("A,1", "A,dark", ":3: field 'night'", "expected True or False, found 'dark'"),
@@ -429,8 +429,8 @@ def test_lists_of_names_as_gsv_cities_has_them(corridor: Path) -> None:
     assert found.files.tolist() == ["query/frame5.jpg", "query/frame1.jpg", "ref/frame7.jpg", "ref/frame8.jpg"]
     assert found.pairs is not None and found.pairs.tolist() == [[0, 3], [1, 2], [1, 3]]
     assert [str(error).partition("x_")[2] for error in found.problems.found] == [
-        "qImages.npy: field '[1]': no picture 'query/none.jpg' (supply the picture, or mend the list)",
-        "qImages.npy: field '[2]': '../up.jpg' leads out of the folder (supply the picture, or mend the list)",
+        "qImages.npy: field '[1]': no picture 'query/none.jpg' (supply the picture, or correct the list)",
+        "qImages.npy: field '[2]': '../up.jpg' points outside the folder (supply the picture, or correct the list)",
     ]
 
 

@@ -130,7 +130,7 @@ def test_a_hypernetwork_for_each_view(tmp_path: Path) -> None:
 
 def test_too_many_clients_are_refused_before_anybody_trains(tmp_path: Path) -> None:
     lab = Lab(cloud(2, 2, 2), PLFedCMH(most=2), tmp_path)
-    with pytest.raises(ConfigError, match=r"each of the 3 clients on the server, at most 2 \(strategy.most\)"):
+    with pytest.raises(ConfigError, match=r"each of the 3 clients on the server, but the limit is strategy.most = 2"):
         lab.play()
     with pytest.raises(ConfigError, match=r"strategy.width = 0: expected at least 1"):
         PLFedCMH(width=0)

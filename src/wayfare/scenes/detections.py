@@ -29,7 +29,7 @@ from wayfare.scenes.data import psg
 from wayfare.scenes.data.scene_graphs import SceneGraphs, read_panoptic
 from wayfare.scenes.pairs import MATCH, crossed, expanded, segment_overlaps
 
-_REMEDY = "mend it, or detect the objects again"
+_REMEDY = "correct it, or detect the objects again"
 
 
 @dataclass(frozen=True)

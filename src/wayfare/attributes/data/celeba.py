@@ -200,7 +200,7 @@ def _usable_name(file: Path, line: int, name: str, first_seen: dict[str, int], p
     if not name.isprintable() or not 0 < len(name) <= 200 or "/" in name or name in (".", ".."):
         problems.add(f"not the name of a picture: {name[:40]!r}", file, line, remedy="correct or remove the line")
     elif (first := first_seen.setdefault(name, line)) != line:
-        problems.add(f"{name} is on line {first} already", file, line, remedy="remove one of them")
+        problems.add(f"{name} is already on line {first}", file, line, remedy="remove one of them")
     else:
         return True
     return False

@@ -196,9 +196,9 @@ def _common_tags(file: Path, problems: Problems) -> tuple[str, ...]:
         if not words:
             continue
         if len(words) > 2 or (len(words) == 2 and not words[1].isdecimal()):
-            problems.add(f"expected a tag and a number, found {line[:40]!r}", file, number, remedy="mend the line")
+            problems.add(f"expected a tag and a number, found {line[:40]!r}", file, number, remedy="correct the line")
         elif (first := first_seen.setdefault(words[0], number)) != number:
-            problems.add(f"{words[0][:40]!r} is on line {first} already", file, number, remedy="remove one of them")
+            problems.add(f"{words[0][:40]!r} is already on line {first}", file, number, remedy="remove one of them")
     return tuple(first_seen)
 
 

@@ -67,7 +67,7 @@ def with_pictures(source: PairSource, size: tuple[int, int], progress: Progress)
         source.root, source.files, size, progress=lambda done, total: progress("decoding pictures", done, total)
     )
     for item in found.skipped:
-        source.problems.add(item.reason, item.file, remedy="mend or remove it")
+        source.problems.add(item.reason, item.file, remedy="correct or remove it")
     whole = len(found) == len(source)
     stored = Stored(found, np.arange(len(found)), size)
     return replace(source if whole else select(source, found.kept), pictures=stored)

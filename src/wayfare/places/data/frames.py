@@ -122,7 +122,7 @@ def _listed_names(root: Path, file: Path, problems: Problems) -> list[str | None
                 raise ValueError(f"{name[:80]!r} is there already, as number {first[name]}")
             names.append(name)
         except (ValueError, OSError) as error:
-            problems.add(str(error), file, field=f"[{place}]", remedy="supply the picture, or mend the list")
+            problems.add(str(error), file, field=f"[{place}]", remedy="supply the picture, or correct the list")
             names.append(None)
     return names
 
@@ -247,7 +247,7 @@ class _Frames:
             try:
                 yield self.number(0, query), self.number(1, reference)
             except ValueError as error:
-                problems.add(str(error), file, line, field, "mend or remove it")
+                problems.add(str(error), file, line, field, "correct or remove it")
 
     def number(self, which: int, value: Any) -> int:
         """The frame that a name or a number means."""

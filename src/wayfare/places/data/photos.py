@@ -222,7 +222,7 @@ def _moments(table: Table, called: Mapping[str, str], problems: Problems) -> tup
             found.append(moment(stamp) if stamp else None)
             readable.append(True)
         except ValueError as error:
-            problems.add(str(error), table.file, line, field, "mend or remove the line")
+            problems.add(str(error), table.file, line, field, "correct or remove the line")
             found.append(None)
             readable.append(False)
     return found, readable
@@ -242,7 +242,7 @@ def _found_pictures(root: Path, table: Table, field: str, problems: Problems) ->
         if not place:
             problems.add(f"no picture {name!r}", table.file, line, field, "supply it, or remove the line")
         elif (first := used.setdefault(place, line)) != line:
-            problems.add(f"{name!r} is on line {first} already", table.file, line, field, "remove one of them")
+            problems.add(f"{name!r} is already on line {first}", table.file, line, field, "remove one of them")
             place = ""
         names.append(place)
         found.append(bool(place))

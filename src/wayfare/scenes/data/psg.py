@@ -129,7 +129,7 @@ def _read(file: Path, problems: Problems) -> SceneGraphs:
 class _Wrong(Exception):
     """What is wrong with an entry, and where in it."""
 
-    def __init__(self, where: str, what: str, remedy: str = "mend or remove the entry") -> None:
+    def __init__(self, where: str, what: str, remedy: str = "correct or remove the entry") -> None:
         self.where, self.what, self.remedy = where, what, remedy
 
 
@@ -359,7 +359,7 @@ def _note(graphs: SceneGraphs, part: str, place: np.integer, what: str, *, file:
     offsets = graphs.relation_offsets if part == "relations" else graphs.object_offsets
     image = int(np.searchsorted(offsets, place, "right")) - 1
     where = f"data[{graphs.entries[image]}].{part}[{place - offsets[image]}]" + (f".{key}" if key else "")
-    graphs.problems.add(what, file, int(graphs.lines[image]), where, "mend or remove it")
+    graphs.problems.add(what, file, int(graphs.lines[image]), where, "correct or remove it")
     return image
 
 
