@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mangle import quick_folder
+from damaged_files import quick_folder
 from mutations import outcomes, spoilt_bytes, spoilt_words
 from wayfare.attributes.data import celeba
 from wayfare.attributes.table import PARTS as PARTS_OF_TABLE

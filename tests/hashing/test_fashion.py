@@ -19,7 +19,7 @@ import pytest
 import scipy.io
 import scipy.sparse
 
-from mangle import quick_folder
+from damaged_files import quick_folder
 from mutations import outcomes, spoilt_bytes, spoilt_json
 from wayfare.core.errors import DataError
 from wayfare.hashing.data import fashion

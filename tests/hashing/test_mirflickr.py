@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mangle import quick_folder
+from damaged_files import quick_folder
 from mutations import outcomes, spoilt_bytes, spoilt_words
 from wayfare.core.errors import DataError
 from wayfare.hashing.data import mirflickr

@@ -13,7 +13,7 @@ import pytest
 import scipy.io
 
 from mutations import outcomes, spoilt_bytes
-from paired import load_pairs as load
+from toy_pairs import load_pairs as load
 from wayfare.core.errors import ConfigError, DataError
 from wayfare.experiment import Experiment
 from wayfare.hashing.data import fashion, words

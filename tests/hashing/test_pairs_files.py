@@ -17,8 +17,8 @@ import pytest
 from PIL import Image
 
 from mutations import outcomes, spoilt_bytes, spoilt_json, spoilt_words
-from paired import load_pairs as load
-from paired import pair_data
+from toy_pairs import load_pairs as load
+from toy_pairs import pair_data
 from wayfare.core.errors import ConfigError, DataError
 from wayfare.gallery import gather
 from wayfare.hashing.data import csv_pairs as pair_table

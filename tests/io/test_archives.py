@@ -129,7 +129,10 @@ BAD: dict[str, tuple[Callable[[], bytes], str]] = {
     "tar: claims a terabyte": (lambda: header("a", b"0", 2**40), "more than"),
     "tar: negative": (lambda: header("a", b"0", -512) + bytes(1024), "more than"),
     "tar: long name of a gigabyte": (lambda: gzip.compress(header("x", b"L", 2**30) + bytes(2**20)), "name or header"),
-    "tar: slow header": (lambda: header("x", b"x", 60_000) + b"1" * 60_416 + header("a", b"0", 0), "more than 255 digits"),
+    "tar: slow header": (
+        lambda: header("x", b"x", 60_000) + b"1" * 60_416 + header("a", b"0", 0),
+        "more than 255 digits",
+    ),
     "tar: endless headers": (lambda: (header("x", b"L", 2) + b"a" * 512) * 5000, "too many headers"),
     "tar.gz: parent": (lambda: tarred(("../evil.txt", b"x"), mode="w:gz"), "points outside"),
     "tar.gz: bomb": (lambda: tarred(("a.bin", b"\x00" * 30_000_000), mode="w:gz"), "more than"),

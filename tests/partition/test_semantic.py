@@ -160,7 +160,7 @@ def test_a_plain_array_is_enough() -> None:
         ([0], [[2]], ["ab"], r"remark 0 is of sample 0 at \[2\]"),
         ([0], [[-1]], ["ab"], r"remark 0 is of sample 0 at \[-1\]"),
         ([0], [[0, 0]], ["ab"], r"places of shape \(1, 2\): expected \(1, 1\)"),
-        ([0], [[0]], [], "a category tensor of no cells"),
+        ([0], [[0]], [], "a category tensor without cells"),
     ],
 )
 def test_remarks_that_fall_outside(sample: Any, places: Any, axes: Any, message: str) -> None:

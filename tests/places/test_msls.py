@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import mangle
+import damaged_files
 from wayfare.core.errors import DataError
 from wayfare.places.data import msls
 from wayfare.places.data.place_photos import Group
@@ -304,14 +304,14 @@ def test_a_whole_tree_has_no_problems(tree: Path) -> None:
 def test_ten_thousand_broken_tables() -> None:
     rng = np.random.default_rng(11)
     start, refused, listed = time.process_time(), 0, 0
-    with mangle.quick_folder() as root:
+    with damaged_files.quick_folder() as root:
         folder = root / "train_val" / "alba" / "query"
         fill(folder, "abcd")
         fill(folder.parent / "database", "a")
         for name in (SEQ, RAW, POST, SUB):
             whole = (folder / name).read_bytes()
             for number in range(2_500):
-                (folder / name).write_bytes(mangle.table_of(whole, rng))
+                (folder / name).write_bytes(damaged_files.table_of(whole, rng))
                 try:
                     photos = msls.load(root, strict=number % 2 == 1)
                     assert 1 <= len(photos) <= 5

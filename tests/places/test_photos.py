@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 from PIL.TiffImagePlugin import IFDRational
 
-import mangle
+import damaged_files
 from wayfare.core.errors import DataError
 from wayfare.io import exif
 from wayfare.places.data import frames, photos
@@ -199,12 +199,12 @@ def test_damaged_names(tmp_path: Path, name: str, message: str) -> None:
 def test_ten_thousand_broken_names() -> None:
     rng = np.random.default_rng(3)
     start, kept, listed, thrown = time.process_time(), 0, 0, 0
-    with mangle.quick_folder() as root:
+    with damaged_files.quick_folder() as root:
         for _ in range(100):
             names = set()
             while len(names) < 100:
                 name = (DEEP, DEEP_SOUTH, SEQUENCE)[rng.integers(0, 3)].removesuffix(".jpg")
-                broken = mangle.table_of(name.encode(), rng, "@").decode("latin-1")
+                broken = damaged_files.table_of(name.encode(), rng, "@").decode("latin-1")
                 short = broken.translate(dict.fromkeys(b"/\0\n")).encode()[:200].decode("utf-8", "ignore")
                 names.add("@" + short.lstrip(".@") + ".jpg")
             for name in sorted(names):
@@ -331,14 +331,14 @@ def test_ten_thousand_broken_photographs() -> None:
     starts = [content.index(b"MM\0*") if b"MM\0*" in content else content.index(b"II*\0") for content in whole]
     rng = np.random.default_rng(5)
     start, kept, refused = time.process_time(), 0, 0
-    with mangle.quick_folder() as root:
+    with damaged_files.quick_folder() as root:
         for number in range(10_000):
             content, place = whole[number % 3], starts[number % 3]
             if number % 4:
-                inner = mangle.bytes_of(content[place : place + 300], rng)[:300].ljust(300, b"\0")
+                inner = damaged_files.bytes_of(content[place : place + 300], rng)[:300].ljust(300, b"\0")
                 broken = content[:place] + inner + content[place + 300 :]
             else:
-                broken = mangle.bytes_of(content, rng)
+                broken = damaged_files.bytes_of(content, rng)
             (root / "a.jpg").write_bytes(broken)
             try:
                 found = photos.load(root, strict=number % 2 == 1)
@@ -357,11 +357,11 @@ def test_ten_thousand_broken_tables() -> None:
     for number in range(4):
         rows += f"{number}.jpg,31.26,34.8{number},{90 * number},20251222,0947{number}0,s,{number},1,A,x,query,val\n"
     start, refused, listed = time.process_time(), 0, 0
-    with mangle.quick_folder() as root:
+    with damaged_files.quick_folder() as root:
         for number in range(4):
             (root / f"{number}.jpg").touch()
         for number in range(10_000):
-            file = put(root / "t.csv", mangle.table_of(rows.encode(), rng))
+            file = put(root / "t.csv", damaged_files.table_of(rows.encode(), rng))
             try:
                 found = photos.load(root, table=file, strict=number % 2 == 1)
                 listed += found.problems.count > 0
@@ -502,13 +502,15 @@ def test_ten_thousand_broken_truths() -> None:
         "qImages.npy": arrays[1].getvalue(),
     }
     start, refused, listed = time.process_time(), 0, 0
-    with mangle.quick_folder() as root:
+    with damaged_files.quick_folder() as root:
         for name in [f"{folder}/{number}.jpg" for folder in ("query", "ref") for number in range(3)]:
             put(root / name, b"")
         np.save(root / "dbImages.npy", np.array(["ref/0.jpg", "ref/1.jpg", "ref/2.jpg"]))
         for name, whole in files.items():
             for number in range(2_500):
-                broken = mangle.table_of(whole, rng) if name.endswith("csv") else mangle.bytes_of(whole, rng)
+                broken = (
+                    damaged_files.table_of(whole, rng) if name.endswith("csv") else damaged_files.bytes_of(whole, rng)
+                )
                 (root / name).write_bytes(broken)
                 try:
                     found = photos.load(root, strict=number % 2 == 1, **({} if "truth" in name else {"tolerance": 1}))

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from album import Photo, places, write_frames, write_msls, write_picture
+from place_pictures import Photo, places, write_frames, write_msls, write_picture
 from wayfare.components import parts_of
 from wayfare.core.bundle import digest, snapshot, travelling
 from wayfare.core.errors import ConfigError, DataError, WayfareError

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from paired import Drawn, pairs
 from toy import ONE_BATCH, Lab
+from toy_pairs import Drawn, pairs
 from wayfare.core.bundle import Bundle, digest
 from wayfare.core.errors import ConfigError, WayfareError
 from wayfare.core.protocols import Client, Training
@@ -374,6 +374,8 @@ def test_features_of_zero_have_a_bounded_gradient() -> None:
     net = strategy.prepare(task, task.network())
     raw = torch.zeros(1, 2, requires_grad=True)
     batch = task.batch(Client("c0", parts[0], parts[0][:0]), np.array([0]), "text")
-    value = CafeTerms(strategy, net, {"image": torch.ones(1, 2), "text": torch.zeros(1, 2)}).view_terms("text", raw, batch)
+    value = CafeTerms(strategy, net, {"image": torch.ones(1, 2), "text": torch.zeros(1, 2)}).view_terms(
+        "text", raw, batch
+    )
     (gradient,) = torch.autograd.grad(value, raw)
     assert bool(gradient.isfinite().all()) and gradient.norm() < 1e4

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from paired import Drawn, pairs
 from toy import Lab, cloud, line, weight
+from toy_pairs import Drawn, pairs
 from wayfare.core.bundle import Bundle, Weights, digest
 from wayfare.core.errors import ConfigError
 from wayfare.core.protocols import Training

@@ -47,11 +47,11 @@ def areas_of(contacts: ContactProcess, count: int, classes: int, seed: int) -> A
     if seen[0] is None:
         main = rng_for(seed, "areas").integers(count, size=devices)
         return Areas(objects, main[:, None] == np.arange(count))
-    where = np.stack([positions for positions in seen if positions is not None])  # slots, devices, 2
-    there = ~np.isnan(where[..., 0])
-    centres = _centres(where[there], count, seed)
+    places = np.stack([positions for positions in seen if positions is not None])  # slots, devices, 2
+    there = ~np.isnan(places[..., 0])
+    centres = _centres(places[there], count, seed)
     time = np.zeros((devices, count))
-    for positions, present in zip(where, there):
+    for positions, present in zip(places, there):
         at = np.flatnonzero(present)
         nearest = ((positions[at, None] - centres) ** 2).sum(2).argmin(1)
         np.add.at(time, (at, nearest), 1)

@@ -31,7 +31,7 @@ LAB_ROUND = 1  # the learning rate of the first round
 _PART = {"train": 16, "look": 64}  # requests in one part
 _HEADS = 512  # judged in one go
 
-Kept = tuple[int, int]  # where a model lies, and its checksum
+StoredRow = tuple[int, int]  # where a model lies, and its checksum
 
 
 class Lab:
@@ -82,7 +82,7 @@ class Lab:
     def rng(self, purpose: str) -> np.random.Generator:
         return rng_for(self._seed, "laboratory", purpose)
 
-    def train(self, samples: Sequence[np.ndarray]) -> Sequence[Kept]:
+    def train(self, samples: Sequence[np.ndarray]) -> Sequence[StoredRow]:
         """A model for each of these sets of pictures; an empty one gives the base."""
         if len(self._train) != len(self._labels) or not len(self._train):
             raise ConfigError(
@@ -92,7 +92,7 @@ class Lab:
         if not len(self._judge) or np.intersect1d(self._train, self._judge).size:
             raise ConfigError("a laboratory judges on pictures that it does not train on: set topology.judge")
         base = self._put(self._start)
-        models: list[Kept] = [base] * len(samples)
+        models: list[StoredRow] = [base] * len(samples)
 
         def requests() -> Iterator[tuple[str, Bundle]]:
             for number in taught:
@@ -156,7 +156,7 @@ class Lab:
                 done += 1
                 self._progress(text, done, count)
 
-    def _put(self, state: Bundle) -> Kept:
+    def _put(self, state: Bundle) -> StoredRow:
         if self._rows is None:
             handle, name = tempfile.mkstemp(prefix="wayfare-lab-")
             os.close(handle)
@@ -165,7 +165,7 @@ class Lab:
             weakref.finalize(self, self._rows.close)
         return self._rows.put(state.only("model"))
 
-    def _get(self, model: Kept) -> Bundle:
+    def _get(self, model: StoredRow) -> Bundle:
         if self._rows is None:
             raise DataError("this laboratory has no models yet: they come from its own train()")
         return self._rows.get(*model)

@@ -41,14 +41,14 @@ _NEWLINE = 10
 
 
 @dataclass(frozen=True)
-class Kept:
+class CommittedBytes:
     """How much of a file counts, and its checksum."""
 
     size: int = 0
     crc: int = 0
 
-    def with_more(self, content: bytes) -> Kept:
-        return Kept(self.size + len(content), zlib.crc32(content, self.crc))
+    def with_more(self, content: bytes) -> CommittedBytes:
+        return CommittedBytes(self.size + len(content), zlib.crc32(content, self.crc))
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,13 @@ class CodeFacts:
     run: str  # the name of the run that trained it
     width: int  # bytes of a code
     rows: int = 0
-    codes: Kept = Kept()
-    ids: Kept = Kept()
-    metadata: Kept = Kept()
+    codes: CommittedBytes = CommittedBytes()
+    ids: CommittedBytes = CommittedBytes()
+    metadata: CommittedBytes = CommittedBytes()
     format: int = FORMAT
 
     @property
-    def files(self) -> dict[str, Kept]:
+    def files(self) -> dict[str, CommittedBytes]:
         return {CODES: self.codes, IDS: self.ids, METADATA: self.metadata}
 
 
@@ -282,7 +282,7 @@ def _read_facts(folder: Path) -> CodeFacts:
         raise StoreError(f"{file} is damaged: {error}; make the index again in another folder") from error
 
 
-def _checked(file: Path, kept: Kept) -> np.ndarray:
+def _checked(file: Path, kept: CommittedBytes) -> np.ndarray:
     """The bytes of a file that count, in their place and read-only, if they are as they were written."""
     remedy = "restore it, or make the index again in another folder"
     try:

@@ -18,7 +18,7 @@ from torch import Tensor
 from wayfare.io.cache import cache_dir
 from wayfare.io.decoded import Decoded
 from wayfare.io.findings import Progress
-from wayfare.nets.cached import in_parts, kept, write_rows
+from wayfare.nets.cached import cached_array, in_parts, write_rows
 from wayfare.places.descriptor import Descriptor
 
 _FORM = 1  # raise it when the same weights and pictures give other maps
@@ -56,7 +56,7 @@ def _kept(net: Descriptor, images: Decoded, room: float, progress: Progress | No
     if 4 * len(images) * shape.numel() > room:
         return None
     whole = (len(images), shape[1], shape[2], shape[0])
-    return kept(target / "maps.npy", whole, lambda path: _write(path, net, images, whole, progress))
+    return cached_array(target / "maps.npy", whole, lambda path: _write(path, net, images, whole, progress))
 
 
 def _write(path: Path, net: Descriptor, images: Decoded, shape: tuple[int, ...], progress: Progress | None) -> None:

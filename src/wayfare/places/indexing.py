@@ -63,15 +63,15 @@ def add(
         groups = tuple(dict.fromkeys([*facts.groups, *((group.city, group.zone) for group in photos.groups)]))
         facts = replace(facts, groups=groups)
         rows, names = _identified(photos, rows_of(photos, [Group(*pair) for pair in groups]))
-        there = _known_rows(before, names)
-        todo = np.flatnonzero(~_unchanged(before, rows, there))
-        if len(facts.replaced) + int((there[todo] >= 0).sum()) > _MOST_REPLACED:
+        known = _known_rows(before, names)
+        todo = np.flatnonzero(~_unchanged(before, rows, known))
+        if len(facts.replaced) + int((known[todo] >= 0).sum()) > _MOST_REPLACED:
             raise ConfigError(f"{out}: more than {_MOST_REPLACED:,} of its photos have changed: make a new index")
         skipped: list[Skipped] = []
         done = new = 0
         for part in describe(model, [Path(os.fsdecode(names[row])) for row in todo]):
             fresh = todo[part.kept]
-            old = there[fresh][there[fresh] >= 0].tolist()
+            old = known[fresh][known[fresh] >= 0].tolist()
             skipped += part.skipped
             done, new = done + len(fresh) + len(part.skipped), new + len(fresh) - len(old)
             facts = replace(facts, replaced=(*facts.replaced, *old), waiting=len(todo) - done)

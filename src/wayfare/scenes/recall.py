@@ -83,43 +83,43 @@ def ranked(
     if (image[1:] < image[:-1]).any():
         raise DataError("pairs are not ordered by image", remedy="give them in the order of all_pairs")
     values = np.asarray(probabilities, np.float32)[:, 1:]
-    best, top = _tops(values)
+    best, top = _row_maxima(values)
     weight = None if scores is None else np.prod(np.asarray(scores, np.float32)[pairs], 1)
     top = top if weight is None else top * weight
-    rows = _best(image, top, most, len(scenes))
+    rows = _top_rows(image, top, most, len(scenes))
     columns, found = best[rows], top[rows]
     if not constraint:
         # With `most` pairs above it, nothing below an image's last pair can be among the best.
         full = np.bincount(image[rows], minlength=len(scenes)) == most
-        least = np.full(len(scenes), -np.inf, np.float32)
+        lowest = np.full(len(scenes), -np.inf, np.float32)
         last = np.append(image[rows][1:] != image[rows][:-1], True)[: len(rows)]
-        least[image[rows][last]] = np.where(full[image[rows][last]], found[last], -np.inf)
+        lowest[image[rows][last]] = np.where(full[image[rows][last]], found[last], -np.inf)
         values = values if weight is None else values * weight[:, None]
-        rows, columns = np.nonzero(values >= least[image][:, None])
+        rows, columns = np.nonzero(values >= lowest[image][:, None])
         found = values[rows, columns]
-        kept = _best(image[rows], found, most, len(scenes))
+        kept = _top_rows(image[rows], found, most, len(scenes))
         rows, columns, found = rows[kept], columns[kept], found[kept]
     local = pairs[rows] - scenes.object_offsets[image[rows]][:, None]
     triplets = np.concatenate([local, columns[:, None]], 1)
     return Guesses(len(scenes), image[rows], triplets, found, constraint)
 
 
-def _tops(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _row_maxima(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The largest value of each row, where and what; in parts that stay in a processor's own memory."""
     best, top = np.empty(len(values), np.int64), np.empty(len(values), np.float32)
     for start in range(0, len(values), _ROWS):
         part = values[start : start + _ROWS]
-        where = part.argmax(1)
-        best[start : start + _ROWS] = where
-        top[start : start + _ROWS] = part[np.arange(len(part)), where]
+        column = part.argmax(1)
+        best[start : start + _ROWS] = column
+        top[start : start + _ROWS] = part[np.arange(len(part)), column]
     return best, top
 
 
-def _best(image: np.ndarray, scores: np.ndarray, most: int, images: int) -> np.ndarray:
+def _top_rows(image: np.ndarray, scores: np.ndarray, most: int, images: int) -> np.ndarray:
     """The rows of each image's best scores, by image, the best first; equal ones in their order."""
     finite = np.flatnonzero(np.isfinite(scores))
     if len(finite) < len(scores):
-        best: np.ndarray = finite[_best(image[finite], scores[finite], most, images)]
+        best: np.ndarray = finite[_top_rows(image[finite], scores[finite], most, images)]
         return best
     # The bits of a float, as a whole number, rise with it (those below zero fall): so image and score are one number,
     # which is sorted several times faster than two.
@@ -223,24 +223,24 @@ def first_ranks(
         check_overlaps(detections, truth, overlaps)
     rank = _ranks(guesses.image, guesses.images)
     image, kinds = truth.relation_images, len(truth.predicates)
-    meant = truth.relations.astype(np.int64)
-    guessed_key, meant_key = guesses.image, image
+    annotated = truth.relations.astype(np.int64)
+    guessed_key, annotated_key = guesses.image, image
     if detections is None:
-        most = 1 + max(guesses.triplets[:, :2].max(initial=0), meant[:, :2].max(initial=0))
+        most = 1 + max(guesses.triplets[:, :2].max(initial=0), annotated[:, :2].max(initial=0))
         guessed_key = (guessed_key * most + guesses.triplets[:, 0]) * most + guesses.triplets[:, 1]
-        meant_key = (meant_key * most + meant[:, 0]) * most + meant[:, 1]
-    guessed_key, meant_key = guessed_key * kinds + guesses.triplets[:, 2], meant_key * kinds + meant[:, 2]
+        annotated_key = (annotated_key * most + annotated[:, 0]) * most + annotated[:, 1]
+    guessed_key, annotated_key = guessed_key * kinds + guesses.triplets[:, 2], annotated_key * kinds + annotated[:, 2]
     order = np.argsort(guessed_key, kind="stable")  # of the guesses with one key the best stays first
-    begin = np.searchsorted(guessed_key[order], meant_key, "left")
-    times = np.searchsorted(guessed_key[order], meant_key, "right") - begin
+    begin = np.searchsorted(guessed_key[order], annotated_key, "left")
+    times = np.searchsorted(guessed_key[order], annotated_key, "right") - begin
     relation, place = expanded(times)
     guess = order[begin[relation] + place]
     if detections is not None:
         for end in (0, 1):
-            ends = guesses.triplets[guess, end], meant[relation, end]
+            ends = guesses.triplets[guess, end], annotated[relation, end]
             hit = _matching(detections, truth, overlaps, image[relation], *ends)
             relation, guess = relation[hit], guess[hit]
-    first = np.full(len(meant), _NEVER)
+    first = np.full(len(annotated), _NEVER)
     np.minimum.at(first, relation, rank[guess])
     return first
 
@@ -251,15 +251,15 @@ def _matching(
     overlaps: np.ndarray | None,
     image: np.ndarray,
     found: np.ndarray,
-    meant: np.ndarray,
+    annotated: np.ndarray,
 ) -> np.ndarray:
     """Where a detection stands for an annotated object; both are places among the image's objects."""
-    ours, theirs = detections.object_offsets[image] + found, truth.object_offsets[image] + meant
-    same = np.flatnonzero(detections.labels[ours] == truth.labels[theirs])
+    detected_rows, annotated_rows = detections.object_offsets[image] + found, truth.object_offsets[image] + annotated
+    same = np.flatnonzero(detections.labels[detected_rows] == truth.labels[annotated_rows])
     if overlaps is None:  # only those that are asked for
-        share = ious(detections.boxes[ours[same]], truth.boxes[theirs[same]])
+        share = ious(detections.boxes[detected_rows[same]], truth.boxes[annotated_rows[same]])
     else:
         squares = np.diff(detections.object_offsets) * np.diff(truth.object_offsets)
-        place = (np.cumsum(squares) - squares)[image] + found * np.diff(truth.object_offsets)[image] + meant
+        place = (np.cumsum(squares) - squares)[image] + found * np.diff(truth.object_offsets)[image] + annotated
         share = overlaps[place[same]]
     return same[share >= MATCH]

@@ -133,8 +133,8 @@ class FedTour:
             possible &= ~meeting.same_model
         predicted = np.full(len(meeting.me), np.nan)
         if possible.any():  # nothing is predicted that cannot be: an oracle has to merge for each
-            asked = self._part(meeting, possible)
-            predicted[possible] = predictor.predict(columns["score"][asked.me], asked)
+            considered = self._part(meeting, possible)
+            predicted[possible] = predictor.predict(columns["score"][considered.me], considered)
         return Decision(predicted > columns["threshold"][meeting.me], predicted)
 
     def avoided(self, columns: Columns, meeting: Meeting) -> np.ndarray:

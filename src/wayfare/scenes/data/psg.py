@@ -404,17 +404,17 @@ def _panoptic_faults(graphs: SceneGraphs, index: int, file: Path) -> list[DataEr
     if any(size) and ids.shape != size:
         return [DataError(f"{ids.shape[1]} x {ids.shape[0]} pixels, {entry} says {size[1]} x {size[0]}", file)]
     values, areas = np.unique(ids, return_counts=True)
-    there = dict(zip(values.tolist(), areas.tolist()))
+    drawn = dict(zip(values.tolist(), areas.tolist()))
     objects = slice(graphs.object_offsets[index], graphs.object_offsets[index + 1])
     listed = dict(zip(graphs.segment_ids[objects].tolist(), graphs.areas[objects].tolist()))
     faults = []
     for value, area in listed.items():
-        if value not in there:
+        if value not in drawn:
             faults.append(DataError(f"no pixel has the id {value} of {entry}", file))
-        elif area not in (-1, there[value]):
-            faults.append(DataError(f"{there[value]} pixels have the id {value}, {entry} says {area}", file))
-    extra = [value for value in there if value not in listed and value != 0]
+        elif area not in (-1, drawn[value]):
+            faults.append(DataError(f"{drawn[value]} pixels have the id {value}, {entry} says {area}", file))
+    extra = [value for value in drawn if value not in listed and value != 0]
     faults += [
-        DataError(f"{there[value]} pixels have the id {value}, which is not in {entry}", file) for value in extra
+        DataError(f"{drawn[value]} pixels have the id {value}, which is not in {entry}", file) for value in extra
     ]
     return faults

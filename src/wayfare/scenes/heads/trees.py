@@ -23,7 +23,9 @@ class Forced:
     edge: np.ndarray  # int64 (B, 2): who is in the tree, who joins it
 
 
-def grow(scores: np.ndarray, sizes: np.ndarray, forced: Forced | None = None) -> tuple[np.ndarray, np.ndarray]:
+def spanning_trees(
+    scores: np.ndarray, sizes: np.ndarray, forced: Forced | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """The trees of a batch: whom each object is attached to (-1 for roots), and at which turn (0 for roots).
 
     `scores` (B, M, M) says how well column j goes under row i; image b has `sizes[b]` objects, and what lies beyond is
@@ -99,7 +101,7 @@ class Forest:
         return torch.cat([empty, *levels]).index_select(0, self.back)
 
 
-def forest(left: np.ndarray, right: np.ndarray, where: torch.device | None = None) -> Forest:
+def forest(left: np.ndarray, right: np.ndarray, device: torch.device | None = None) -> Forest:
     """The levels of the binary trees with these children."""
     child = np.concatenate([left, right])
     above = np.setdiff1d(np.arange(len(left)), child)
@@ -109,26 +111,26 @@ def forest(left: np.ndarray, right: np.ndarray, where: torch.device | None = Non
         both = np.stack([left[above], right[above]])
         is_there = both >= 0
         places = np.where(is_there, is_there.cumsum().reshape(both.shape) - 1, is_there.sum())
-        levels.append(TreeLevel(*(torch.from_numpy(part).to(where) for part in (above, parent, places[0], places[1]))))
+        levels.append(TreeLevel(*(torch.from_numpy(part).to(device) for part in (above, parent, places[0], places[1]))))
         nodes.append(above)
         parent = np.nonzero(is_there)[1]
         above = both[is_there]
     order = np.concatenate([child[:0], *nodes])
-    return Forest(tuple(levels), torch.from_numpy(order).to(where), torch.from_numpy(np.argsort(order)).to(where))
+    return Forest(tuple(levels), torch.from_numpy(order).to(device), torch.from_numpy(np.argsort(order)).to(device))
 
 
-def plant(parent: np.ndarray, turn: np.ndarray, sizes: np.ndarray, where: torch.device | None = None) -> Forest:
-    """The forest of trees as `grow` gives them: places within images become places in the batch's list."""
+def as_forest(parent: np.ndarray, turn: np.ndarray, sizes: np.ndarray, device: torch.device | None = None) -> Forest:
+    """The forest of trees as `spanning_trees` gives them: places within images become places in the batch's list."""
     exists = np.arange(parent.shape[1]) < sizes[:, None]
     starts = (np.cumsum(sizes) - sizes)[:, None]
     in_list = np.where(parent >= 0, parent + starts, -1)
-    return forest(*binary(in_list[exists], turn[exists]), where)
+    return forest(*binary(in_list[exists], turn[exists]), device)
 
 
-def detour(
+def sample_detour(
     scores: np.ndarray, parent: np.ndarray, turn: np.ndarray, sizes: np.ndarray, draws: np.ndarray
 ) -> tuple[Forced, np.ndarray]:
-    """One departure per image from the trees that `grow` gave, and all edges that were open then (B, M, M).
+    """One departure per image from the trees that `spanning_trees` gave, and all edges that were open then (B, M, M).
 
     The turn is drawn evenly, the edge by its score among the open ones but the best: taking that one would be no
     departure. `draws` (B, 2) lie in [0, 1). Two objects have one tree, so that images of less than three have turn 0.

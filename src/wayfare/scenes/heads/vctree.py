@@ -46,7 +46,7 @@ from wayfare.scenes.heads.common import (
 )
 from wayfare.scenes.heads.motifs import Pairing
 from wayfare.scenes.heads.treelstm import BothWays, Decoder
-from wayfare.scenes.heads.trees import Forced, Forest, detour, grow, plant
+from wayfare.scenes.heads.trees import Forced, Forest, as_forest, sample_detour, spanning_trees
 
 Tree = Literal["supervised", "reinforced"]
 Reward = Callable[[GraphBatch, HeadOutput], Tensor]  # a number per image (B,), the larger the better: R@100, say
@@ -112,20 +112,20 @@ class VCTree(nn.Module):
         logits, scores = self.scores(graphs, encoded, table)
         sizes = torch.bincount(graphs.image, minlength=graphs.images).cpu().numpy()
         fixed = scores.detach().cpu().double().numpy()
-        parent, turn = grow(fixed, sizes)
-        output = self._read(graphs, encoded, looks, plant(parent, turn, sizes, graphs.image.device))
+        parent, turn = spanning_trees(fixed, sizes)
+        output = self._read(graphs, encoded, looks, as_forest(parent, turn, sizes, graphs.image.device))
         if not len(graphs.targets):
             return output
         if self.reward is None:
             return replace(output, extra=tree_loss(logits, _related(graphs, table), sizes))
         if not self.training:
             return output
-        mark, losses = self.reward(graphs, output), []
+        baseline, losses = self.reward(graphs, output), []
         for _ in range(self.samples):
-            forced, open_edges = detour(fixed, parent, turn, sizes, torch.rand(len(sizes), 2).double().numpy())
-            other = plant(*grow(fixed, sizes, forced), sizes, graphs.image.device)
-            gain = self.reward(graphs, self._read(graphs, encoded, looks, other)) - mark
-            losses.append(-(gain.detach() * log_chance(scores, forced, open_edges)).mean())
+            forced, open_edges = sample_detour(fixed, parent, turn, sizes, torch.rand(len(sizes), 2).double().numpy())
+            other = as_forest(*spanning_trees(fixed, sizes, forced), sizes, graphs.image.device)
+            gain = self.reward(graphs, self._read(graphs, encoded, looks, other)) - baseline
+            losses.append(-(gain.detach() * log_probability(scores, forced, open_edges)).mean())
         return replace(output, extra=torch.stack(losses).mean())
 
     def _read(self, graphs: GraphBatch, encoded: Encoded, looks: Tensor, forest: Forest) -> HeadOutput:
@@ -192,17 +192,17 @@ def overlaps(graphs: GraphBatch, table: tuple[Tensor, int]) -> Tensor:
 
 def padded(rows: Tensor, graphs: GraphBatch, table: tuple[Tensor, int]) -> Tensor:
     """Rows of objects (N, ...) as a table by image (B, longest, ...), zeros where there is no object."""
-    where, longest = table
-    flat = rows.new_zeros(graphs.images * longest, *rows.shape[1:]).index_copy(0, where, rows)
+    position, longest = table
+    flat = rows.new_zeros(graphs.images * longest, *rows.shape[1:]).index_copy(0, position, rows)
     return flat.view(graphs.images, longest, *rows.shape[1:])
 
 
 def _related(graphs: GraphBatch, table: tuple[Tensor, int]) -> Tensor:
     """1 where two objects are related, either way round (B, longest, longest)."""
-    where, longest = table
-    subjects, objects = ends(where, graphs.pairs[graphs.targets > 0])
+    position, longest = table
+    subjects, objects = ends(position, graphs.pairs[graphs.targets > 0])
     both = torch.cat([subjects * longest + objects % longest, objects * longest + subjects % longest])
-    square = torch.zeros(graphs.images * longest * longest, device=where.device).index_fill(0, both, 1.0)
+    square = torch.zeros(graphs.images * longest * longest, device=position.device).index_fill(0, both, 1.0)
     return square.view(graphs.images, longest, longest)
 
 
@@ -214,7 +214,7 @@ def tree_loss(logits: Tensor, related: Tensor, sizes: np.ndarray) -> Tensor:
     return binary_cross_entropy_with_logits(logits, related, torch.from_numpy(weights).to(logits), reduction="sum")
 
 
-def log_chance(scores: Tensor, forced: Forced, open_edges: np.ndarray) -> Tensor:
+def log_probability(scores: Tensor, forced: Forced, open_edges: np.ndarray) -> Tensor:
     """log p of each image's departure (B,): its score's part of all scores then open; 0 where there was no choice."""
     edge = torch.from_numpy(forced.edge).to(scores.device)
     allowed = torch.from_numpy(open_edges).to(scores.device)
