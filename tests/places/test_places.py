@@ -290,7 +290,7 @@ def test_the_parts_of_the_test(hamlets: Path) -> None:
     )
 
 
-def test_several_cities_are_told_apart(hamlets: Path) -> None:
+def test_several_cities_are_kept_separate(hamlets: Path) -> None:
     task = places(hamlets, data__test_cities=("alba", "brod"))
     net, photos, divided = network(task), task.loaded.divided.photos, task.loaded.divided
     assert set(task.photos.city) == {"zeta"}

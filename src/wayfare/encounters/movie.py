@@ -1,6 +1,6 @@
-"""The movie of a day: where every device was, in a few hundred frames, small enough to lie beside the run's log.
+"""The movie of a day: where every device was, in a few hundred frames, small enough to be stored with the run's log.
 
-A report plays it without the traces, which may be far larger, or elsewhere.
+A report plays it without the traces, which may be much larger or stored elsewhere.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Traces as they are passed around, read into rows; `traces` makes one thing of them, `trace_sources` finds them."""
+"""Reading trace files of the usual formats into rows; `trace_sources` finds the files, `traces` combines the rows."""
 
 from __future__ import annotations
 
@@ -352,7 +352,7 @@ def _nearest_name(visits: TraceSource, places: Sequence[TraceSource]) -> TraceSo
     """The table of places whose name begins most like the visits'."""
     if not places:
         remedy = "put the table of attractions (poi, lat, lon) beside it"
-        raise DataError("who was where, but not where that is", visits.name, remedy=remedy)
+        raise DataError("the visits have no table with the positions of the attractions", visits.name, remedy=remedy)
     return max(places, key=lambda source: _alike(source.name.name, visits.name.name))
 
 

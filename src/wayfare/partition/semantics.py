@@ -1,7 +1,7 @@
 """The meaning of a sample as numbers: the category tensor of the federated scene-graph benchmark (its Sec. 3.1).
 
 Each label of a sample is counted in a cell of a tensor with one axis for each kind of label: a relation of a scene
-graph has a subject, an object and a predicate, a tag has only one axis. A sample is represented by its flattened counts.
+graph has a subject, an object and a predicate, a tag only one axis. A sample is represented by its flattened counts.
 
     scenes/categories.py                            scene graphs: 13 x 13 x 7 counts with PSG's super-classes
     attributes/categories.py                        a table of attributes: -1 and 1

@@ -1,8 +1,7 @@
-"""What the frozen part of a network makes of photographs: computed once for all rounds, clients, seeds and runs.
+"""Feature maps of photographs from the frozen part of a network: computed once for all rounds, clients, seeds and runs.
 
 The maps are an array in the cache (see `nets.cached`) under a key made of the photographs and of the frozen weights.
-Where nothing is frozen, or where they would take too much room, maps are made of the pictures whenever they are asked
-for.
+If nothing is frozen, or if the maps would take too much space, they are computed on every access.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class FeatureMaps:
 
 
 def _through(net: Descriptor, images: Decoded, rows: np.ndarray) -> Tensor:
-    """Photographs through the frozen part. One alone is rounded differently from one among others: it gets company."""
+    """Photographs through the frozen part. A single one is duplicated, because it would be rounded differently."""
     together = rows if len(rows) > 1 else np.repeat(rows, 2)
     return net.trunk(pictures(images, together, net.mean.device))[: len(rows)]
 

@@ -1,9 +1,9 @@
 """The nearest descriptors, exactly, and in an order that does not depend on blocks, threads or the library's build.
 
-faiss is quick because it multiplies matrices, and the last bits of its distances depend on how it cuts them. So faiss
-only proposes: a few more than are wanted, whose distances are then computed pair by pair in double precision, equal
-ones in the order of their rows. Where faiss's rounding could have hidden a better one, more are asked for, and at last
-all are compared. That a network has collapsed (all descriptors equal, or nearly so) changes nothing but the time.
+faiss is fast because it multiplies matrices, but the last bits of its distances depend on how it divides them. So faiss
+only proposes a few more rows than needed. Their distances are then computed pair by pair in double precision; equal
+distances are ordered by row. If faiss's rounding could have hidden a nearer row, more are proposed, and finally all
+rows are compared. With a collapsed network (all descriptors nearly equal) this only takes longer.
 """
 
 from __future__ import annotations

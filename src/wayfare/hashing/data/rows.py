@@ -111,7 +111,7 @@ def with_words(source: PairSource, words: Sequence[str], path: Path) -> csr_arra
     """The bags of a source that brings its own, by another vocabulary."""
     if source.bags is None or not source.words:
         raise DataError(
-            "nothing says which words its columns of text stand for, so they cannot be matched with those of others",
+            "its columns of text have no words, so they cannot be matched with the vocabulary of other devices",
             path,
         )
     from scipy.sparse import csr_array

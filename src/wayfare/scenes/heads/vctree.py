@@ -79,14 +79,14 @@ class VCTree(nn.Module):
         if (tree == "reinforced") != (reward is not None):
             raise ConfigError("VCTree: a reward is given if and only if tree = 'reinforced'")
         if samples < 1:
-            raise ConfigError(f"VCTree: samples = {samples}: at least 1, or no tree is tried")
+            raise ConfigError(f"VCTree: samples = {samples}: expected at least 1, the number of trees that are tried")
         if widths.hidden < 2:
-            raise ConfigError("VCTree: widths.hidden = 1: at least 2, for contexts go up and down")
+            raise ConfigError("VCTree: widths.hidden = 1: expected at least 2, because the context is bidirectional")
         self.reward, self.samples, hidden = reward, samples, widths.hidden
         self.objects, self.pairs = ObjectEncoder(classes, width_x, widths, vectors), PairEncoder(width_u, widths)
         self.scores = Scores(widths)
         self.context = BothWays(self.objects.width, hidden)
-        self.decoder = None  # with given labels nobody would ask it, and nothing would train it
+        self.decoder = None  # with given labels it would be neither used nor trained
         if mode == "sgdet":
             self.decoder = Decoder(self.objects.width + hidden, hidden, self.objects.labels.weight)
         self.labels = label_embedding(classes, widths.embedding, vectors)
@@ -98,7 +98,7 @@ class VCTree(nn.Module):
             self.train()
 
     def train(self, mode: bool = True) -> VCTree:
-        """As usual, but that reinforcement leaves the statistics of batches alone."""
+        """As usual, except that BatchNorm keeps its statistics during reinforcement."""
         super().train(mode)
         if self.reward is not None:
             for module in self.modules():
@@ -129,7 +129,7 @@ class VCTree(nn.Module):
         return replace(output, extra=torch.stack(losses).mean())
 
     def _read(self, graphs: GraphBatch, encoded: Encoded, looks: Tensor, forest: Forest) -> HeadOutput:
-        """What the network says with these trees."""
+        """The output of the network with these trees."""
         z = encoded.z
         context = self.context(z, forest)
         logits, labels = None, graphs.labels
@@ -140,7 +140,7 @@ class VCTree(nn.Module):
         return HeadOutput(predicates, features, logits)
 
     def _choose(self, logits: Tensor, _: Tensor) -> Tensor:
-        """Drawn while the network learns to name; trees are compared with the best names."""
+        """Sampled labels while the network learns labels; the best ones when trees are compared."""
         if self.training and self.reward is None:
             return torch.multinomial(logits.detach().softmax(1), 1).squeeze(1)
         return logits.argmax(1)
