@@ -335,8 +335,8 @@ def test_what_is_wrong_is_said(tmp_path: Path, data: str, spoil: Callable[[Path]
     [
         ({"name": "mirflicker"}, "data: unknown data 'mirflicker'; did you mean 'mirflickr'"),
         ({"path": ""}, "this data needs data.path"),
-        ({"query": -1}, "data.query = -1: at least 0"),
-        ({"min_count": -1}, "data.min_count = -1: at least 0"),
+        ({"query": -1}, "data.query = -1: expected at least 0"),
+        ({"min_count": -1}, "data.min_count = -1: expected at least 0"),
     ],
 )
 def test_settings_that_cannot_be(options: dict[str, object], message: str) -> None:

@@ -227,7 +227,7 @@ def test_nuswide_pictures(nuswide: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("NUS_WID_Tags/AllTags1k.txt", "1 0 0\n0 1 1\n", "2 rows, but 5 pictures in the list (is the file whole?)"),
+        ("NUS_WID_Tags/AllTags1k.txt", "1 0 0\n0 1 1\n", "2 rows, but 5 pictures in the list (is the file complete?)"),
         ("NUS_WID_Tags/AllTags1k.txt", "1 0 0\n0 1\n", "AllTags1k.txt:2: 2 values, expected 3"),
         ("NUS_WID_Tags/AllTags1k.txt", "1 0 0\n0 2 1\n", "AllTags1k.txt:2: expected 0 and 1 with space between them"),
         ("NUS_WID_Tags/AllTags1k.txt", "1 0 0\n\n0 10 1\n", "AllTags1k.txt:3: expected 0 and 1"),
@@ -316,7 +316,7 @@ def _instances(folder: Path, **changed: object) -> None:
         (lambda f: _instances(f, categories=[]), "json.gz:1: field 'category_id': category 18 is not in the list"),
         (lambda f: _instances(f, categories=[{}]), "field 'categories[0]': expected id and name"),
         (lambda f: _instances(f, annotations=[7]), "annotations[0]: expected image_id and category_id"),
-        (lambda f: (f / "annotations" / "instances_val2017.json.gz").unlink(), "no captions_<part>.json with an"),
+        (lambda f: (f / "annotations" / "instances_val2017.json.gz").unlink(), "no captions_<part>.json with a"),
     ],
 )
 def test_coco_that_cannot_be(coco: Path, spoil: Callable[[Path], None], message: str) -> None:

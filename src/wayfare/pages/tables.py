@@ -230,7 +230,7 @@ def runs_table(records: Sequence[Record], now: datetime | None = None) -> Table:
             style="" if record.finished else "dim",
         )
     if not all(record.finished for record in records):
-        table.caption = Text("dim: not finished; `wayfare resume` goes on")
+        table.caption = Text("dim: not finished; `wayfare resume` continues them")
     return table
 
 

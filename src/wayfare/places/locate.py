@@ -82,7 +82,7 @@ def locate(index: Index, photos: Iterable[Path | str], k: int = 5, threshold: fl
 
     calibration = index.facts.calibration
     if k < 1:
-        raise ConfigError(f"k = {k}: at least one place")
+        raise ConfigError(f"k = {k}: expected at least one place")
     if threshold is not None and calibration is None:
         raise ConfigError(
             f"{index.folder} gives no confidence ({index.facts.uncalibrated}), so a threshold has nothing to go by"

@@ -43,7 +43,7 @@ class Protocol:
         if self.denominator not in ("queries with a positive", "all queries"):
             raise ConfigError(f"denominator {self.denominator!r}: 'queries with a positive' or 'all queries'")
         if not self.cutoffs or min(self.cutoffs) < 1:
-            raise ConfigError(f"cutoffs {self.cutoffs}: at least one, each at least 1")
+            raise ConfigError(f"cutoffs {self.cutoffs}: expected at least one, each at least 1")
         if self.radius is not None and not self.radius >= 0:
             raise ConfigError(f"radius {self.radius}: metres, at least 0")
 

@@ -85,7 +85,7 @@ class Spec:
                 f"pictures of {self.height} x {self.width} pixels: from 16 x 16 to 4096 x 4096 can be made"
             )
         if not 0 <= self.seed < 2**63:
-            raise ConfigError(f"seed {self.seed}: from 0 to 2^63 - 1")
+            raise ConfigError(f"seed {self.seed}: expected 0 to 2^63 - 1")
 
 
 class Town:

@@ -40,7 +40,7 @@ class CelebA(AttributeData):
     """CelebA, or any table in its form."""
 
     path: str = ""  # the folder, its list of attributes, or the packed .npz table
-    cache: float = 8.0  # GiB on disk for decoded pictures; beyond it they are read anew each time
+    cache: float = 8.0  # GiB on disk for decoded pictures; beyond it they are read each time
     own: bool = False  # the data is a device's own: it need not say what is to test with
 
     def __post_init__(self) -> None:

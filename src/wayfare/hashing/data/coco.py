@@ -115,7 +115,7 @@ def _parts(path: Path) -> list[tuple[str, Path, Path]]:
             if instances := next((file for file in other if file.is_file()), None):
                 found.append((match[1], file, instances))
     if not found:
-        raise DataError("no captions_<part>.json with an instances_<part>.json beside it", folder)
+        raise DataError("no captions_<part>.json with a matching instances_<part>.json", folder)
     return found
 
 

@@ -137,7 +137,7 @@ def _layout(root: Path) -> _Layout:
     around = (pictures, root, root / "mirflickr", pictures.parent)
     tags = _first(folder / name for folder in around for name in ("meta/tags", "tags"))
     if tags is None:
-        raise DataError("no tags beside the photographs: expected meta/tags/tags1.txt ...", pictures)
+        raise DataError("no tags for the photographs: expected meta/tags/tags1.txt ...", pictures)
     lists = [folder for near in around if near.is_dir() for folder in sorted(near.glob("*annotations*"))]
     annotations = _first(lists)
     if annotations is None:

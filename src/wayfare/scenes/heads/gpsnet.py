@@ -50,7 +50,7 @@ class GPSNet(nn.Module):
         super().__init__()
         check_mode(mode)
         if layers < 1:
-            raise ConfigError(f"GPS-Net: layers = {layers}: at least 1")
+            raise ConfigError(f"GPS-Net: layers = {layers}: expected at least 1")
         if widths.visual % 4:
             raise ConfigError(f"GPS-Net: widths.visual = {widths.visual}: it is halved twice, give a multiple of 4")
         width = widths.visual
