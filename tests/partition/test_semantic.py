@@ -406,7 +406,7 @@ def test_a_stored_split_tells_its_clusters() -> None:
     assert json.loads(json.dumps(told)) == told
     assert told["heterogeneity"]["cluster"]["largest_share"] == 1.0
     assert [cluster["size"] for cluster in told["clusters"]] == [50, 40, 30]
-    with pytest.raises(DataError, match="other clusters than the split"):
+    with pytest.raises(DataError, match="differ from those of the split"):
         clusters_of(again, points[::-1].copy())
     with pytest.raises(DataError, match="only 'semantic' has clusters"):
         clusters_of(Split.from_parts([np.arange(3)], {"rule": "random"}), points)

@@ -275,7 +275,7 @@ def test_folders_are_sequences_and_may_say_what_for(tmp_path: Path) -> None:
         ({"longitude": (180.0, 0.0, 1.0)}, "field 'GPSLongitude': out of range"),
         ({"latitude": (33.0, 55.0, IFDRational(1, 0))}, "field 'GPSLatitude': expected degrees"),
         ({"latitude": (1.0, 2.0, 3.0, 4.0)}, "field 'GPSLatitude': expected degrees"),
-        ({"latitude": (0.0,) * 3, "longitude": (0.0,) * 3}, "field 'GPSLatitude': its position is 0, 0"),
+        ({"latitude": (0.0,) * 3, "longitude": (0.0,) * 3}, "field 'GPSLatitude': the position is 0, 0"),
     ],
 )
 def test_positions_that_make_no_sense(tmp_path: Path, changes: dict[str, object], message: str) -> None:
