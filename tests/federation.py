@@ -30,9 +30,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import households
-from fence import alone, tried_elsewhere
-from troubles import Troubled
+import device_folders
+from failing_devices import Troubled
+from offline import alone, tried_elsewhere
 from wayfare.core.protocols import Policy
 from wayfare.deploy.flower_tools import _end_with_parent, environment, started, tail
 from wayfare.deploy.keys import make_keys
@@ -56,8 +56,8 @@ class Stage:
         self.address = Address("127.0.0.1", _free_port())
         self.nodes: dict[str, subprocess.Popen[bytes]] = {}
         self.begun: list[subprocess.Popen[bytes]] = []
-        households.photograph(self.homes)
-        make_keys(folder / "keys", households.NAMES, ["127.0.0.1"])
+        device_folders.photograph(self.homes)
+        make_keys(folder / "keys", device_folders.NAMES, ["127.0.0.1"])
         make_keys(folder / "stranger", ["anna"], ["127.0.0.1"])
 
     def __enter__(self) -> Stage:
@@ -90,7 +90,7 @@ class Stage:
 
     def gather(self) -> None:
         """Start the nodes that are not there yet."""
-        for name in households.NAMES:
+        for name in device_folders.NAMES:
             if name not in self.nodes:
                 self.join(name)
 
@@ -174,8 +174,8 @@ def recipe(experiment: Experiment, file: Path) -> Path:
 
 def in_peace(stage: Stage) -> dict[str, Any]:
     """A run to which nothing happens, beside the same on the local engine."""
-    plan = replace(households.experiment(stage.homes, Troubled()), evaluation=Evaluation(every=0, holdout=0.2))
-    local = run(replace(plan, partition=households.dealt(stage.homes)), stage.folder / "peace-local", "local")
+    plan = replace(device_folders.experiment(stage.homes, Troubled()), evaluation=Evaluation(every=0, holdout=0.2))
+    local = run(replace(plan, partition=device_folders.dealt(stage.homes)), stage.folder / "peace-local", "local")
     server = stage.serve("peace", "--recipe", recipe(plan, stage.folder / "peace.toml"))
     stage.gather()
     return {"local": local, "summary": stage.finish(server, "peace")}
@@ -186,12 +186,14 @@ def in_trouble(stage: Stage) -> dict[str, Any]:
     marks, folder = stage.folder / "marks", stage.folder / "trouble"
     marks.mkdir()
     plan = replace(
-        households.experiment(stage.homes, rounds=4),
+        device_folders.experiment(stage.homes, rounds=4),
         strategy=Troubled(nan=(NAN,), pause=(KILLED, STOPPED, CUT), marks=str(marks), seconds=15.0),
         evaluation=Evaluation(every=4, holdout=0.2),
         policy=Policy(deadline=DEADLINE, quorum=0.3),
     )
-    same = replace(plan, strategy=Troubled(nan=(NAN,), away=(KILLED, STOPPED)), partition=households.dealt(stage.homes))
+    same = replace(
+        plan, strategy=Troubled(nan=(NAN,), away=(KILLED, STOPPED)), partition=device_folders.dealt(stage.homes)
+    )
     local = run(same, stage.folder / "trouble-local", "local")
     server = stage.serve("trouble", "--recipe", recipe(plan, stage.folder / "trouble.toml"))
     stage.gather()
@@ -224,7 +226,7 @@ def in_trouble(stage: Stage) -> dict[str, Any]:
 
 def in_simulation(stage: Stage) -> dict[str, Any]:
     """A run in Flower's simulation, beside the same on the local engine."""
-    plan = replace(households.experiment(stage.homes, Troubled()), partition=households.dealt(stage.homes))
+    plan = replace(device_folders.experiment(stage.homes, Troubled()), partition=device_folders.dealt(stage.homes))
     local = run(plan, stage.folder / "simulation-local", "local")
     return {"local": local, "summary": run(plan, stage.folder / "simulation", "flower", workers=2)}
 

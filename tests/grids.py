@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 
-import households
+import device_folders
 
 
 class Grid:
     """Flower's grid with nodes that are calls of the app, each with its own photographs."""
 
-    def __init__(self, root: Path, names=households.NAMES, state: Path | None = None):
+    def __init__(self, root: Path, names=device_folders.NAMES, state: Path | None = None):
         self.root, self.state = root, state or root / "state"
         self.names = dict(enumerate(names, start=7))  # by node number
         self.contexts, self.waiting, self.heard, self.keys = {}, {}, [], {}

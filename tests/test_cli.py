@@ -141,7 +141,7 @@ def test_a_second_run_does_not_overwrite_the_first(capsys):
     assert json.loads(Path("run/summary.json").read_text())["model_sha256"] == first["model_sha256"]
 
 
-def test_an_interrupted_run_says_how_to_go_on():
+def test_an_interrupted_run_says_how_to_continue():
     command = [sys.executable, "-c", "from wayfare.cli import main; main()", "run", "quickstart", "--out", "run"]
     process = subprocess.Popen(
         [*command, "--rounds", "500", *FAST],

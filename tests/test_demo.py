@@ -124,7 +124,7 @@ def test_what_runs_beside_says_why_it_failed(tmp_path: Path, monkeypatch: pytest
          "is still no better than a baseline without training (62)."),
     ],
 )  # fmt: skip
-def test_it_says_so_if_it_did_not_pay(outcome: TaskResult, said: str) -> None:
+def test_the_demo_reports_when_federation_did_not_help(outcome: TaskResult, said: str) -> None:
     assert said in outcome.verdict
 
 

@@ -22,11 +22,11 @@ def measure(quick, out):
     folder = out / "faults"
     folder.mkdir(parents=True)
     sys.path.append(str(PROGRAM.parent))
-    import fence
+    import offline
 
-    fenced = fence.is_possible()
+    fenced = offline.is_possible()
     command = [sys.executable, str(PROGRAM), str(folder), "--runs", "trouble" if quick else "peace,trouble,simulation"]
-    command = [*fence.FENCE, *command, "--alone"] if fenced else command
+    command = [*offline.WITHOUT_NETWORK, *command, "--alone"] if fenced else command
     done = subprocess.run(command, capture_output=True, text=True, timeout=1200)
     if done.returncode:
         raise RuntimeError(f"{PROGRAM.name} failed:\n{done.stderr[-3000:]}")

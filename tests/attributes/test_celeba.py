@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mangle import quick_folder
+from damaged_files import quick_folder
 from mutations import outcomes, spoilt_bytes, spoilt_words
 from wayfare.attributes.data import celeba
 from wayfare.attributes.table import PARTS as PARTS_OF_TABLE
@@ -153,12 +153,12 @@ def test_a_packed_table_that_promises_too_much(tmp_path: Path) -> None:
 WRONG = [
     ("list_attr_celeba.txt", "b.jpg -1  1 -1", "b.jpg -1  1", 4, None, "2 values, expected 3"),
     ("list_attr_celeba.txt", "b.jpg -1  1 -1", "b.jpg -1  2 -1", 4, "Young", "expected 1 or -1, found '2'"),
-    ("list_attr_celeba.txt", "b.jpg -1", "a.jpg -1", 4, None, "a.jpg is on line 3 already"),
+    ("list_attr_celeba.txt", "b.jpg -1", "a.jpg -1", 4, None, "a.jpg is already on line 3"),
     ("list_attr_celeba.txt", "b.jpg -1", "../b -1", 4, None, "not the name of a picture: '../b'"),
     ("list_eval_partition.txt", "b.jpg 1", "b.jpg 3", 2, "partition", "expected a whole number from 0 to 2, found '3'"),
     ("list_eval_partition.txt", "b.jpg 1", "b.jpg", 2, None, "expected a picture and its partition, found 1 words"),
     ("identity_CelebA.txt", "b.jpg 7", "b.jpg x", 2, "identity", "found 'x'"),
-    ("identity_CelebA.txt", "b.jpg 7", "a.jpg 7", 2, None, "a.jpg is on line 1 already"),
+    ("identity_CelebA.txt", "b.jpg 7", "a.jpg 7", 2, None, "a.jpg is already on line 1"),
 ]
 
 
@@ -199,7 +199,7 @@ def test_a_wrong_number_of_lines_is_listed(folder: Path) -> None:
         ("list_attr_celeba.txt", "4\n", ":2: expected the attributes' names, found 0 words"),
         ("list_attr_celeba.txt", "0\nHat Hat\n", ":2: field 'Hat': two attributes are called 'Hat'"),
         ("list_attr_celeba.csv", "name,Hat\na.jpg,1\n", ":1: field 'image_id': no column 'image_id' at the start"),
-        ("list_attr_celeba.txt", "1\nHat\n\0 1\n", ":3: holds a NUL character"),
+        ("list_attr_celeba.txt", "1\nHat\n\0 1\n", ":3: contains a NUL character"),
     ],
 )
 def test_a_list_that_cannot_be_used(tmp_path: Path, name: str, content: str, what: str) -> None:

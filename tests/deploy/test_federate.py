@@ -20,7 +20,7 @@ from types import SimpleNamespace
 
 import pytest
 
-import households
+import device_folders
 from command_lines import parsed
 from grids import Grid, job, said
 from wayfare.cli import main
@@ -41,7 +41,7 @@ needs_flower = pytest.mark.skipif(find_spec("flwr") is None, reason="Flower is n
 def homes(tmp_path_factory):
     """The households' folders."""
     root = tmp_path_factory.mktemp("households")
-    households.photograph(root)
+    device_folders.photograph(root)
     return root
 
 
@@ -82,7 +82,7 @@ def test_impossible_populations(names, sizes, wrong):
 
 
 def test_what_cannot_be_federated(homes):
-    experiment = households.experiment(homes)
+    experiment = device_folders.experiment(homes)
     for other, wrong in [
         (Experiment(), "reads no folder"),
         (replace(experiment, strategy=Centralised()), "stay where they are"),
@@ -93,7 +93,7 @@ def test_what_cannot_be_federated(homes):
 
 
 def test_a_node_that_has_changed_or_never_joined(homes):
-    anna = own(households.experiment(homes), str(homes / "anna"))
+    anna = own(device_folders.experiment(homes), str(homes / "anna"))
     there = anna.task.samples
     assert checked(replace(anna, partition=Joined(("anna",), (there,))), "anna").task.data.path == str(homes / "anna")
     with pytest.raises(DataError, match=f"{there} samples, and {there + 1} when"):
@@ -110,13 +110,13 @@ def test_a_node_that_has_changed_or_never_joined(homes):
 def test_the_model_is_that_of_a_local_run(strategy, homes, identity, tmp_path):
     from wayfare.deploy.server_run import run_job
 
-    experiment = households.experiment(homes, strategy)
-    local = run(replace(experiment, partition=households.dealt(homes)), tmp_path / "local", "local")
+    experiment = device_folders.experiment(homes, strategy)
+    local = run(replace(experiment, partition=device_folders.dealt(homes)), tmp_path / "local", "local")
     events = []
     summary = run_job(Grid(homes, state=tmp_path / "state"), job(experiment, tmp_path / "run"), said(events))
     assert summary["model_sha256"] == local["model_sha256"] and summary["metrics"] == local["metrics"]
     assert summary["refused"] == 0 and summary["bytes_up"] == local["bytes_up"]
-    assert [data["name"] for event, data in events if event == "node"] == list(households.NAMES)
+    assert [data["name"] for event, data in events if event == "node"] == list(device_folders.NAMES)
     rows = json.loads((tmp_path / "run/flower/nodes.json").read_text())
     assert [(row["device"], row["name"]) for row in rows] == [("c0", "anna"), ("c1", "bert"), ("c2", "carl")]
 
@@ -127,9 +127,9 @@ def test_a_model_is_judged_and_trained_on_in_one_message(strategy, homes, identi
     from wayfare.deploy.server_run import run_job
 
     experiment = replace(
-        households.experiment(homes, strategy, rounds=3), evaluation=Evaluation(every=1, test=False, holdout=0.2)
+        device_folders.experiment(homes, strategy, rounds=3), evaluation=Evaluation(every=1, test=False, holdout=0.2)
     )
-    local = run(replace(experiment, partition=households.dealt(homes)), tmp_path / "local", "local")
+    local = run(replace(experiment, partition=device_folders.dealt(homes)), tmp_path / "local", "local")
     grid = Grid(homes, state=tmp_path / "state")
     summary = run_job(grid, job(experiment, tmp_path / "run"), said([]))
     for key in ("metrics", "bytes_up", "bytes_down", "refused", "cold"):
@@ -146,8 +146,8 @@ def test_what_was_done_ahead_and_failed_is_asked_again(homes, identity, tmp_path
     """The same, but for a device that has to be asked twice, and one whose early reply makes no sense."""
     from wayfare.deploy.server_run import run_job
 
-    experiment = replace(households.experiment(homes, Scaffold()), evaluation=Evaluation(every=1, holdout=0.2))
-    local = run(replace(experiment, partition=households.dealt(homes)), tmp_path / "local", "local")
+    experiment = replace(device_folders.experiment(homes, Scaffold()), evaluation=Evaluation(every=1, holdout=0.2))
+    local = run(replace(experiment, partition=device_folders.dealt(homes)), tmp_path / "local", "local")
 
     class Forgetful(Grid):
         def pull_messages(self, ids):
@@ -168,7 +168,7 @@ def test_what_was_done_ahead_and_failed_is_asked_again(homes, identity, tmp_path
 def test_a_server_goes_on_with_its_run_and_nodes_under_other_numbers(homes, identity, tmp_path):
     from wayfare.deploy.server_run import run_job
 
-    experiment = households.experiment(homes, Scaffold(), rounds=4)
+    experiment = device_folders.experiment(homes, Scaffold(), rounds=4)
     whole = run_job(Grid(homes, state=tmp_path / "a"), job(experiment, tmp_path / "whole"), said([]))
     short = replace(experiment, rounds=2)
     run_job(Grid(homes, state=tmp_path / "b"), job(short, tmp_path / "run"), said([]))
@@ -183,7 +183,7 @@ def test_what_is_wrong_with_a_nodes_photographs_is_told_there_only(homes, identi
 
     grid = Grid(homes, ("nobody", "anna"))
     events = []
-    found = gather(grid, households.experiment(homes), count=1, wanted=(), wait=5, listen=said(events))
+    found = gather(grid, device_folders.experiment(homes), count=1, wanted=(), wait=5, listen=said(events))
     assert list(found) == ["anna"]
     [warning] = [data["text"] for event, data in events if event == "warning"]
     assert "DataError" in warning and str(homes) not in warning
@@ -200,7 +200,7 @@ def test_other_classes_twins_and_those_who_do_not_come(homes, identity, tmp_path
     grid, events = Grid(tmp_path, ("zoe", "anna", "anna", "anna")), []
     grid.keys[10] = "bert"
     with pytest.raises(ConfigError, match="1 of 2 nodes came"):
-        gather(grid, households.experiment(homes), count=2, wanted=(), wait=0.5, listen=said(events))
+        gather(grid, device_folders.experiment(homes), count=2, wanted=(), wait=0.5, listen=said(events))
     warnings = " ".join(data["text"] for event, data in events if event == "warning")
     assert "'zoe' has other classes" in warnings and "another 'anna'" in warnings
     assert "its key is that of 'bert'" in warnings
@@ -234,7 +234,7 @@ def test_status_shows_nodes_rounds_and_bytes(homes, identity, tmp_path, capfd):
     from wayfare.deploy.server_run import run_job
 
     folder = tmp_path / "run"
-    summary = run_job(Grid(homes, state=tmp_path / "state"), job(households.experiment(homes), folder), said([]))
+    summary = run_job(Grid(homes, state=tmp_path / "state"), job(device_folders.experiment(homes), folder), said([]))
     events = [("device", {"device": "c1"}), ("round", {"round": 2}), ("device", {"device": "c1"})]
     lines = [json.dumps({"event": event, "data": data}) for event, data in events]
     (folder / "flower/events.jsonl").write_text("\n".join([*lines, '{"eve']))  # one is being written
@@ -300,7 +300,7 @@ def test_one_server_to_a_run(tmp_path):
     (tmp_path / "flower").mkdir()
     with held(tmp_path / "flower/server.lock", os.getpid()), pytest.raises(StoreError, match=f"process {os.getpid()}"):
         serve(
-            households.experiment(tmp_path),
+            device_folders.experiment(tmp_path),
             tmp_path,
             listen=Address("127.0.0.1", 1),
             certificates=None,

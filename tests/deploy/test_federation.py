@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import federation
-import fence
+import offline
 
 pytestmark = [
     pytest.mark.skipif(find_spec("flwr") is None, reason="Flower is not installed: wayfare[flower]"),
@@ -24,9 +24,9 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def played(tmp_path_factory):
     """What came of it; without any network but the loopback, where that can be had."""
-    folder, alone = tmp_path_factory.mktemp("federation"), fence.is_possible()
+    folder, alone = tmp_path_factory.mktemp("federation"), offline.is_possible()
     command = [sys.executable, federation.__file__, str(folder), "--runs", "trouble"]
-    command = [*fence.FENCE, *command, "--alone"] if alone else command
+    command = [*offline.WITHOUT_NETWORK, *command, "--alone"] if alone else command
     done = subprocess.run(command, capture_output=True, text=True, timeout=580)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)
@@ -63,7 +63,7 @@ def test_nothing_but_the_loopback_is_contacted(played):
 
 
 def test_attempts_to_go_elsewhere_are_seen():
-    if not fence.is_possible():
+    if not offline.is_possible():
         pytest.skip("this system does not let us take the network away (unshare -rn)")
     code = (
         "import socket, fence as f; f.alone(); before = f.tried_elsewhere()\n"
@@ -71,6 +71,6 @@ def test_attempts_to_go_elsewhere_are_seen():
         "    with socket.socket(family, socket.SOCK_DGRAM) as one: one.connect_ex((to, 53))\n"
         "print(before, f.tried_elsewhere())"
     )
-    command = [*fence.FENCE, sys.executable, "-c", code]
+    command = [*offline.WITHOUT_NETWORK, sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(federation.__file__).parent)
     assert done.stdout.split() == ["0", "2"], done.stderr

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import households
-from album import Photo, write_msls
+import device_folders
 from grids import Grid, job, said
+from place_pictures import Photo, write_msls
 from wayfare.attributes.data.celeba import CelebA
 from wayfare.attributes.task import Attributes
 from wayfare.core.errors import ConfigError, DataError, WayfareError
@@ -318,7 +318,7 @@ def test_faces_of_a_device_need_no_parts(tmp_path):
 
 
 def test_a_folder_with_some_of_the_classes(tmp_path):
-    households.photograph(tmp_path)
+    device_folders.photograph(tmp_path)
     server = Objects(ClassFolders(str(tmp_path / "all"), image_size=8))
     mine = tmp_path / "mine"
     for kind in ("dog", "owl"):

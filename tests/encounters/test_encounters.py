@@ -86,7 +86,7 @@ def test_gossip_leaves_two_equal_models_and_looks_at_none(tmp_path: Path) -> Non
     assert columns["can_send"].tolist() == columns["can_take"].tolist() == [1, 1]
 
 
-def test_training_goes_on_after_a_merge_if_wanted(tmp_path: Path) -> None:
+def test_devices_train_after_a_merge_if_configured(tmp_path: Path) -> None:
     """0.2 and 0.6 give 0.4; two steps of 0.1 towards 1: 0.46, 0.514."""
     experiment = tour(tmp_path, [(0, 0, 1)], Always(4), (20, 60), iterations=2)
     runner.run(replace(experiment, training=Training(lr=0.1)), tmp_path / "run", "local")
@@ -319,7 +319,7 @@ def test_guarded_devices_never_end_an_exchange_worse_on_their_own_pictures(tmp_p
     assert kept["Guarded"] and all(after >= before for before, after in kept["Guarded"])
 
 
-def test_a_device_that_fails_is_left_out_and_said(tmp_path: Path) -> None:
+def test_a_failed_device_is_left_out_and_reported(tmp_path: Path) -> None:
     experiment = tour(tmp_path, DAY, FedTour(10, HOPEFUL), strategy=Given("uniform", (20, 30)))  # c2 has no number
     summary = runner.run(experiment, tmp_path / "run", "local")
     assert summary["refused"] == 1

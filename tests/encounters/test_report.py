@@ -238,7 +238,7 @@ def test_a_run_with_a_server_is_no_tour(tmp_path: Path) -> None:
     assert TourRecord.read(Record.read(folder)) is None and encounter_report(Record.read(folder)) is None
 
 
-def test_without_movie_and_checkpoint_there_is_less_to_say(tmp_path: Path) -> None:
+def test_the_report_works_without_movie_and_checkpoint(tmp_path: Path) -> None:
     folder = small(tmp_path / "fedtour")
     (folder / "tour.safetensors").unlink()
     for file in (folder / "checkpoints").iterdir():
@@ -423,7 +423,7 @@ def test_the_report_says_it_in_numbers(tmp_path: Path) -> None:
     )
 
 
-def test_interests_are_told_apart(tmp_path: Path) -> None:
+def test_devices_are_grouped_by_interest(tmp_path: Path) -> None:
     """Devices 0 and 1 care about the first class; their accuracy on it is the mean of the two."""
     folder = small(tmp_path / "fedtour")
     lines = [json.loads(text) for text in (folder / "rounds.jsonl").read_text().splitlines()]

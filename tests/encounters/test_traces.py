@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import mangle
+import damaged_files
 from amount import some
 from wayfare.core.errors import ConfigError, DataError
 from wayfare.encounters import traces
@@ -300,7 +300,7 @@ BROKEN_FILES = {
     "not a latitude": (GPX.replace('lat="', 'lat="north'), r"not GPX"),
     "not xml": (GPX.replace("</trkseg>", ""), r":5: not XML"),
     "point without time": (GPX.replace("<time>2024-06", "<time>soon"), r"no row that can be used.*:3: field 'trkpt'"),
-    "nul": (TOWN + "\0", r":6: holds a NUL"),
+    "nul": (TOWN + "\0", r":6: contains a NUL"),
     "two continents": ("device,time,lat,lon\na,0,10,10\nb,0,-10,-100\n", r"no row that can be used.*km from"),
 }  # fmt: skip
 
@@ -337,7 +337,7 @@ def test_a_stranger_among_the_walks_is_listed(tmp_path: Path) -> None:
 def test_archives_are_not_trusted(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "out.zip", "w") as archive:
         archive.writestr("../../out.txt", "0 1.5 2\n")
-    with pytest.raises(DataError, match="leads out of the folder"):
+    with pytest.raises(DataError, match="points outside the folder"):
         traces.load(tmp_path / "out.zip")
     bomb = gzip.compress(b"0 1.5 2\n" * 2_000_000)
     (tmp_path / "bomb.txt.gz").write_bytes(bomb)
@@ -360,17 +360,17 @@ def test_broken_files_give_no_exception_but_data_error() -> None:
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("a.txt", "0 1.5 2\n30 2.5 2\n")
     kinds = {
-        "town.csv": (TOWN.encode(), 4_000, mangle.table_of),
-        "plain.csv": (b"device,time,x,y\na,0,1,2\na,30,2,2\nb,0,5,5\nb,60,5,7\n", 2_000, mangle.table_of),
-        "walk.txt": (b"0 1.5 2\n30 2.5 2\n60 3.5 2\n", 1_500, lambda data, rng: mangle.table_of(data, rng, " ")),
-        "met.dat": (b"20 1 2\n40 1 2\n40 2 3\n", 1_500, lambda data, rng: mangle.table_of(data, rng, " ")),
-        "ann.gpx": (GPX.encode(), 1_500, mangle.bytes_of),
-        "park_visits.csv": (VISITS.encode(), 1_000, mangle.table_of),
-        "park_pois.csv": (PLACES.encode(), 500, mangle.table_of),
-        "walks.zip": (packed.getvalue(), 500, mangle.bytes_of),
-        "met.dat.gz": (gzip.compress(b"20 1 2\n40 1 2\n", mtime=0), 500, mangle.bytes_of),
+        "town.csv": (TOWN.encode(), 4_000, damaged_files.table_of),
+        "plain.csv": (b"device,time,x,y\na,0,1,2\na,30,2,2\nb,0,5,5\nb,60,5,7\n", 2_000, damaged_files.table_of),
+        "walk.txt": (b"0 1.5 2\n30 2.5 2\n60 3.5 2\n", 1_500, lambda data, rng: damaged_files.table_of(data, rng, " ")),
+        "met.dat": (b"20 1 2\n40 1 2\n40 2 3\n", 1_500, lambda data, rng: damaged_files.table_of(data, rng, " ")),
+        "ann.gpx": (GPX.encode(), 1_500, damaged_files.bytes_of),
+        "park_visits.csv": (VISITS.encode(), 1_000, damaged_files.table_of),
+        "park_pois.csv": (PLACES.encode(), 500, damaged_files.table_of),
+        "walks.zip": (packed.getvalue(), 500, damaged_files.bytes_of),
+        "met.dat.gz": (gzip.compress(b"20 1 2\n40 1 2\n", mtime=0), 500, damaged_files.bytes_of),
     }
-    with mangle.quick_folder() as root:
+    with damaged_files.quick_folder() as root:
         for name, (whole, _, _) in kinds.items():
             (root / name).write_bytes(whole)
         for name, (whole, count, damage) in kinds.items():

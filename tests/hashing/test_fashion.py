@@ -20,7 +20,7 @@ import scipy.io
 import scipy.sparse
 
 from amount import some
-from mangle import quick_folder
+from damaged_files import quick_folder
 from mutations import outcomes, spoilt_bytes, spoilt_json
 from wayfare.core.errors import DataError
 from wayfare.hashing.data import fashion
@@ -133,7 +133,7 @@ def test_hdf5_that_matlab_did_not_write_keeps_its_order(tmp_path: Path) -> None:
 )
 def test_what_is_not_an_array_of_numbers_is_refused(tmp_path: Path, value: object, what: str) -> None:
     scipy.io.savemat(tmp_path / "a.mat", {"x": value})
-    with pytest.raises(DataError, match=f"no array of numbers in it: it holds 'x', {what}"):
+    with pytest.raises(DataError, match=f"has no array of numbers: it holds 'x', {what}"):
         matfiles.array(tmp_path / "a.mat", "x")
 
 
@@ -234,7 +234,7 @@ def test_a_small_file_cannot_ask_for_much_memory(tmp_path: Path, monkeypatch: py
 def test_which_array(tmp_path: Path) -> None:
     scipy.io.savemat(tmp_path / "a.mat", {"Tag": TAGS, "Other": LABELS})
     assert matfiles.array(tmp_path / "a.mat", "YAll", "tag").shape == (4, 2)
-    with pytest.raises(DataError, match="field 'Image': no array 'Image' in it; found 'Tag', 'Other'"):
+    with pytest.raises(DataError, match="field 'Image': has no array 'Image'; found 'Tag', 'Other'"):
         matfiles.array(tmp_path / "a.mat", "Image")
     v5(tmp_path / "b.mat", "whatever", TAGS)
     assert matfiles.array(tmp_path / "b.mat", "Image").name == "whatever"

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from amount import some
-from mangle import quick_folder
+from damaged_files import quick_folder
 from mutations import outcomes, spoilt_bytes, spoilt_words
 from wayfare.core.errors import DataError
 from wayfare.hashing.data import mirflickr
@@ -146,7 +146,7 @@ def test_common_tags_that_cannot_be_used(root: Path) -> None:
     assert photos.vocabulary == ("sky", "dog")
     texts = [str(error) for error in photos.problems.found]
     assert f"{file}:2: expected a tag and a number, found 'two words 3'" in texts[0]
-    assert f"{file}:3: 'sky' is on line 1 already" in texts[1]
+    assert f"{file}:3: 'sky' is already on line 1" in texts[1]
 
 
 def test_a_photograph_that_is_cut_short(root: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 import scipy.io
 
 from mutations import outcomes, spoilt_bytes
-from paired import load_pairs as load
+from toy_pairs import load_pairs as load
 from wayfare.core.errors import ConfigError, DataError
 from wayfare.experiment import Experiment
 from wayfare.hashing.data import fashion, words
@@ -315,7 +315,7 @@ BROKEN: list[tuple[str, Callable[[Path], object], str]] = [
     ("mirflickr", lambda f: (f / "a.mat").write_bytes(b"no"), "a.mat: not a MATLAB file"),
     ("mirflickr", lambda f: (new(f / "a.mat", YAll=TAGS, LAll=LABELS), _cut(f / "a.mat")), "a.mat: damaged"),
     ("mirflickr", lambda f: None, "no such file or folder"),
-    ("wikipedia", lambda f: old(f / "raw_features.mat", I_te=TAGS), "no array 'T_te' in it"),
+    ("wikipedia", lambda f: old(f / "raw_features.mat", I_te=TAGS), "has no array 'T_te'"),
     ("wikipedia", lambda f: wikipedia_files(f) and (f / "testset_txt_img_cat.list").unlink(), "no such file"),
     ("wikipedia", lambda f: (wikipedia_files(f), _list_line("t1 i1 2\n")(f)), ".list: 1 lines, but 2 rows"),
     ("wikipedia", lambda f: (wikipedia_files(f), _list_line("t1 i1 2\nt2 i2 x\n")(f)), ".list:2: expected a text, a"),
@@ -335,8 +335,8 @@ def test_what_is_wrong_is_said(tmp_path: Path, data: str, spoil: Callable[[Path]
     [
         ({"name": "mirflicker"}, "data: unknown data 'mirflicker'; did you mean 'mirflickr'"),
         ({"path": ""}, "this data needs data.path"),
-        ({"query": -1}, "data.query = -1: at least 0"),
-        ({"min_count": -1}, "data.min_count = -1: at least 0"),
+        ({"query": -1}, "data.query = -1: expected at least 0"),
+        ({"min_count": -1}, "data.min_count = -1: expected at least 0"),
     ],
 )
 def test_settings_that_cannot_be(options: dict[str, object], message: str) -> None:

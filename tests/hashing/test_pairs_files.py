@@ -17,8 +17,8 @@ import pytest
 from PIL import Image
 
 from mutations import outcomes, spoilt_bytes, spoilt_json, spoilt_words
-from paired import load_pairs as load
-from paired import pair_data
+from toy_pairs import load_pairs as load
+from toy_pairs import pair_data
 from wayfare.core.errors import ConfigError, DataError
 from wayfare.gallery import gather
 from wayfare.hashing.data import csv_pairs as pair_table
@@ -144,8 +144,8 @@ def test_columns_that_are_labels(
         (TABLE, {"min_count": 3}, DataError, "no word is in 3 of the 2 texts to train on"),
         (TABLE.replace(".png", ".jpg"), {}, DataError, "none of its 6 pairs has a picture"),
         (TABLE.replace("train", "learn"), {"strict": True}, DataError, "pairs.csv:3: field 'split': expected query"),
-        (TABLE.replace("2.png", "../2.png"), {"strict": True}, DataError, "'../2.png' leads out of the folder"),
-        (TABLE.replace("\nb,", "\na,"), {"strict": True}, DataError, "'a' is on line 2 already"),
+        (TABLE.replace("2.png", "../2.png"), {"strict": True}, DataError, "'../2.png' points outside the folder"),
+        (TABLE.replace("\nb,", "\na,"), {"strict": True}, DataError, "'a' is already on line 2"),
         (TABLE.replace("shirt; blue", '"shirt'), {}, DataError, "album: 1 pairs: at least 2 are needed"),
     ],
 )
@@ -227,7 +227,7 @@ def test_nuswide_pictures(nuswide: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("NUS_WID_Tags/AllTags1k.txt", "1 0 0\n0 1 1\n", "2 rows, but 5 pictures in the list (is the file whole?)"),
+        ("NUS_WID_Tags/AllTags1k.txt", "1 0 0\n0 1 1\n", "2 rows, but 5 pictures in the list (is the file complete?)"),
         ("NUS_WID_Tags/AllTags1k.txt", "1 0 0\n0 1\n", "AllTags1k.txt:2: 2 values, expected 3"),
         ("NUS_WID_Tags/AllTags1k.txt", "1 0 0\n0 2 1\n", "AllTags1k.txt:2: expected 0 and 1 with space between them"),
         ("NUS_WID_Tags/AllTags1k.txt", "1 0 0\n\n0 10 1\n", "AllTags1k.txt:3: expected 0 and 1"),
@@ -316,7 +316,7 @@ def _instances(folder: Path, **changed: object) -> None:
         (lambda f: _instances(f, categories=[]), "json.gz:1: field 'category_id': category 18 is not in the list"),
         (lambda f: _instances(f, categories=[{}]), "field 'categories[0]': expected id and name"),
         (lambda f: _instances(f, annotations=[7]), "annotations[0]: expected image_id and category_id"),
-        (lambda f: (f / "annotations" / "instances_val2017.json.gz").unlink(), "no captions_<part>.json with an"),
+        (lambda f: (f / "annotations" / "instances_val2017.json.gz").unlink(), "no captions_<part>.json with a"),
     ],
 )
 def test_coco_that_cannot_be(coco: Path, spoil: Callable[[Path], None], message: str) -> None:

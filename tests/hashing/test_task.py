@@ -121,7 +121,7 @@ def test_settings_survive_toml_and_nonsense_is_refused():
         lambda: SHDCH(alpha=-1.0): "task.base.alpha = -1.0",
         lambda: SHDCH(sweeps=0): "task.base.sweeps = 0",
         lambda: DCMH(eta=float("nan")): "task.base.eta = nan",
-        lambda: FrozenImages(side=8): "model.image.side = 8: at least 32",
+        lambda: FrozenImages(side=8): "model.image.side = 8: expected at least 32",
         lambda: GivenImages(hidden=-1): "model.image.hidden = -1",
         lambda: BagOfWords(hidden=-1): "model.text.hidden = -1",
         lambda: Hashing(scale=-1.0): "task.scale = -1.0",

@@ -90,8 +90,8 @@ def damaged_zip() -> bytes:
 
 
 BAD: dict[str, tuple[Callable[[], bytes], str]] = {
-    "zip: parent": (lambda: zipped(("../evil.txt", b"x")), "leads out"),
-    "zip: parent deep": (lambda: zipped(("ok.txt", b"x"), ("a/b/../../../evil.txt", b"x")), "leads out"),
+    "zip: parent": (lambda: zipped(("../evil.txt", b"x")), "points outside"),
+    "zip: parent deep": (lambda: zipped(("ok.txt", b"x"), ("a/b/../../../evil.txt", b"x")), "points outside"),
     "zip: absolute": (lambda: zipped(("/evil.txt", b"x")), "absolute"),
     "zip: drive": (lambda: zipped(("C:/evil.txt", b"x")), "absolute"),
     "zip: backslash": (lambda: zipped(("..\\evil.txt", b"x")), "backslash"),
@@ -114,8 +114,8 @@ BAD: dict[str, tuple[Callable[[], bytes], str]] = {
     "zip: cut": (lambda: zipped(*GOOD.items())[:-30], ""),
     "zip: long name": (lambda: zipped(("a" * 300, b"x")), "too long"),
     "zip: dot": (lambda: zipped((".", b"x")), "not the name of a file"),
-    "tar: parent": (lambda: tarred(("../evil.txt", b"x")), "leads out"),
-    "tar: parent at the end": (lambda: tarred(("a/..", b"x")), "leads out"),
+    "tar: parent": (lambda: tarred(("../evil.txt", b"x")), "points outside"),
+    "tar: parent at the end": (lambda: tarred(("a/..", b"x")), "points outside"),
     "tar: absolute": (lambda: tarred(("/evil.txt", b"x")), "absolute"),
     "tar: symlink": (lambda: tarred(special("out", tarfile.SYMTYPE, "/etc"), ("out/evil", b"x")), "is a link"),
     "tar: inner symlink": (lambda: tarred(("a", b"x"), special("b", tarfile.SYMTYPE, "a")), "is a link"),
@@ -129,9 +129,12 @@ BAD: dict[str, tuple[Callable[[], bytes], str]] = {
     "tar: claims a terabyte": (lambda: header("a", b"0", 2**40), "more than"),
     "tar: negative": (lambda: header("a", b"0", -512) + bytes(1024), "more than"),
     "tar: long name of a gigabyte": (lambda: gzip.compress(header("x", b"L", 2**30) + bytes(2**20)), "name or header"),
-    "tar: slow header": (lambda: header("x", b"x", 60_000) + b"1" * 60_416 + header("a", b"0", 0), "no tar program"),
+    "tar: slow header": (
+        lambda: header("x", b"x", 60_000) + b"1" * 60_416 + header("a", b"0", 0),
+        "more than 255 digits",
+    ),
     "tar: endless headers": (lambda: (header("x", b"L", 2) + b"a" * 512) * 5000, "too many headers"),
-    "tar.gz: parent": (lambda: tarred(("../evil.txt", b"x"), mode="w:gz"), "leads out"),
+    "tar.gz: parent": (lambda: tarred(("../evil.txt", b"x"), mode="w:gz"), "points outside"),
     "tar.gz: bomb": (lambda: tarred(("a.bin", b"\x00" * 30_000_000), mode="w:gz"), "more than"),
     "tar.gz: cut": (lambda: tarred(("a.bin", bytes(range(256)) * 99), mode="w:gz")[:-40], ""),
     "tar.gz: cut in the second": (lambda: gzip.compress(tarred(("a", b"1" * 600), ("b", b"2" * 6000))[:2500]), ""),

@@ -104,7 +104,7 @@ def test_a_photograph_that_changes_is_decoded_again(files: list[Path]) -> None:
     assert greens(after[np.arange(4)]) == [0, 1, 3, 200] and greens(before[np.arange(4)]) == [0, 1, 3, 4]
 
 
-def test_sizes_names_and_folders_are_told_apart(files: list[Path], tmp_path: Path) -> None:
+def test_cache_keys_depend_on_sizes_names_and_folders(files: list[Path], tmp_path: Path) -> None:
     keys = {load(files).key, load(files[:4]).key, load(files[::-1]).key, decoded(files[0].parent, files, (4, 4)).key}
     files[0].parent.rename(tmp_path / "moved")
     moved = [tmp_path / "moved" / file.name for file in files]

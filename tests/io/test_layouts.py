@@ -56,10 +56,10 @@ def test_nothing_is_recognised_in_nothing(name, tmp_path):
 def test_what_is_not_known_is_told(tmp_path):
     with pytest.raises(DataError, match="no such file or folder"):
         layouts.find(tmp_path / "absent")
-    with pytest.raises(DataError, match=r"nothing in it.*psg\.json"):
+    with pytest.raises(DataError, match=r"the folder is empty.*psg\.json"):
         layouts.find(tmp_path)
     (tmp_path / "x.bin").write_bytes(b"123")
-    with pytest.raises(DataError, match="not in a layout that is known"):
+    with pytest.raises(DataError, match="not in a known layout"):
         layouts.find(tmp_path)
 
 

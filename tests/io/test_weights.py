@@ -132,7 +132,7 @@ def test_a_harmful_file_is_refused_and_does_nothing(kind: str, form: str, tmp_pa
     source = harmful_file(kind, form, tmp_path)
     with pytest.raises(Exception) as caught:  # whatever it is, the fence turns it into a reason
         convert_here(source)
-    assert weights._explained(caught.value, 1).startswith("it names ")
+    assert weights._explained(caught.value, 1).startswith("it refers to ")
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["net.pth"]
 
 
@@ -149,7 +149,7 @@ def test_a_harmful_file_is_refused_through_the_fence(tmp_path: Path) -> None:
     source = harmful_file("system", "zip", tmp_path)
     with pytest.raises(DataError) as caught:
         import_weights(source, tmp_path / "net.safetensors")
-    assert str(caught.value).startswith(f"{source}: it names posix.system: that is more than plain tensors")
+    assert str(caught.value).startswith(f"{source}: it refers to posix.system, which is not a plain tensor")
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["net.pth"]
 
 
@@ -159,14 +159,14 @@ def test_a_harmful_file_is_refused_through_the_fence(tmp_path: Path) -> None:
 def test_a_tensor_that_claims_more_than_is_stored_is_refused(tmp_path: Path) -> None:
     source = saved({"weight": torch.zeros(1).expand(10**12)}, tmp_path / "net.pth")
     assert source.stat().st_size < 5000
-    with pytest.raises(DataError, match="claims 4000000000000 bytes of numbers, and 4 are stored"):
+    with pytest.raises(DataError, match="claims 4000000000000 bytes of numbers, but only 4 are stored"):
         convert_here(source)
 
 
 def test_many_views_of_one_storage_are_refused(tmp_path: Path) -> None:
     table = torch.zeros(10_000)
     source = saved({str(number): table for number in range(200)}, tmp_path / "net.pth")
-    with pytest.raises(DataError, match="come to 8000000 bytes"):
+    with pytest.raises(DataError, match="add up to 8000000 bytes"):
         convert_here(source)
 
 
@@ -177,7 +177,7 @@ def test_a_packed_file_is_refused_unopened(tmp_path: Path) -> None:
         for info in old.infolist():
             new.writestr(info.filename, old.read(info))
     assert source.stat().st_size < 100_000
-    with pytest.raises(DataError, match="torch never packs them"):
+    with pytest.raises(DataError, match="torch never compresses its files"):
         convert_here(source)
 
 
@@ -185,7 +185,7 @@ def test_a_file_that_asks_for_memory_is_stopped(tmp_path: Path) -> None:
     whole = saved({"weight": torch.zeros(12345)}, tmp_path / "plain.pth", old=True).read_bytes()
     source = tmp_path / "net.pth"  # in the old form, storage is set aside before it is read: here 8 GB
     source.write_bytes(whole.replace(b"M90", b"J\xff\xff\xff\x7f"))
-    with pytest.raises(DataError, match=r"net\.pth: it asks for more than \d+ bytes of memory"):
+    with pytest.raises(DataError, match=r"net\.pth: it needs more than \d+ bytes of memory"):
         import_weights(source, tmp_path / "net.safetensors")
     assert not (tmp_path / "net.safetensors").exists()
 

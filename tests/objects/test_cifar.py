@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from amount import some
-from mangle import bytes_of, quick_folder
+from damaged_files import bytes_of, quick_folder
 from wayfare.core.errors import DataError
 from wayfare.io.cache import write_pair
 from wayfare.io.pictures import Pictures

@@ -99,7 +99,7 @@ def test_the_towns_sights(town: Path) -> None:
     assert torch.allclose(batch.inputs, torch.tensor((61 / 255 - 0.5) / 0.5))
 
 
-def test_what_is_no_town_is_told_apart(tmp_path: Path, town: Path) -> None:
+def test_other_folders_are_not_mistaken_for_a_town(tmp_path: Path, town: Path) -> None:
     with pytest.raises(DataError, match=r"nowhere: no complete town here: town\.json is missing"):
         _ = Objects(TownSights(str(tmp_path / "nowhere"))).samples
     (tmp_path / "town.json").write_text("{}")

@@ -9,7 +9,7 @@ import pytest
 
 import wayfare.papers.reproduce as reproduce_module
 import wayfare.runner
-from streets import street
+from photo_tables import street
 from wayfare.cli import main
 from wayfare.cli.console import TimeLeft
 from wayfare.core.errors import ConfigError

@@ -277,7 +277,7 @@ def test_progress_is_told_to_the_end(tmp_path):
     assert ("training models", 20, 20) in heard and ("judging means of two", 70, 70) in heard
 
 
-def test_a_key_tells_laboratories_apart(tmp_path):
+def test_the_cache_key_depends_on_the_laboratory(tmp_path):
     def key(**changes):
         return laboratory(tmp_path, **({"about": "lr 1"} | changes)).key
 

@@ -160,7 +160,7 @@ def test_a_plain_array_is_enough() -> None:
         ([0], [[2]], ["ab"], r"remark 0 is of sample 0 at \[2\]"),
         ([0], [[-1]], ["ab"], r"remark 0 is of sample 0 at \[-1\]"),
         ([0], [[0, 0]], ["ab"], r"places of shape \(1, 2\): expected \(1, 1\)"),
-        ([0], [[0]], [], "a category tensor of no cells"),
+        ([0], [[0]], [], "a category tensor without cells"),
     ],
 )
 def test_remarks_that_fall_outside(sample: Any, places: Any, axes: Any, message: str) -> None:
@@ -406,7 +406,7 @@ def test_a_stored_split_tells_its_clusters() -> None:
     assert json.loads(json.dumps(told)) == told
     assert told["heterogeneity"]["cluster"]["largest_share"] == 1.0
     assert [cluster["size"] for cluster in told["clusters"]] == [50, 40, 30]
-    with pytest.raises(DataError, match="other clusters than the split"):
+    with pytest.raises(DataError, match="differ from those of the split"):
         clusters_of(again, points[::-1].copy())
     with pytest.raises(DataError, match="only 'semantic' has clusters"):
         clusters_of(Split.from_parts([np.arange(3)], {"rule": "random"}), points)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from album import hamlets as write_hamlets
+from place_pictures import hamlets as write_hamlets
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streets import Streets, street
+from photo_tables import Streets, street
 from wayfare.cli import main
 from wayfare.pages.partition import stored_maps, write_partition
 from wayfare.partition.split import Split
@@ -20,7 +20,7 @@ from wayfare.places.partition.proximity import Proximity
 
 RECIPE = """
 [task]
-name = "streets:Streets"
+name = "photo_tables:Streets"
 [partition]
 name = "{rule}"
 radius = 100.0

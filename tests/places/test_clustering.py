@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streets import check_apart, check_clients, keys_of, names_of, shuffled, street, towns
+from photo_tables import check_apart, check_clients, keys_of, names_of, shuffled, street, towns
 from wayfare.core.errors import ConfigError
 from wayfare.partition.split import Split
 from wayfare.places.data.place_photos import Group, PlacePhotos

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from streets import street
+from photo_tables import street
 from wayfare.io.utm import project, zone_name
 from wayfare.places.data.place_photos import Group
 from wayfare.places.partition.continents import continent, continent_of

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from album import picture, write_picture
+from place_pictures import picture, write_picture
 from wayfare.core.bundle import digest
 from wayfare.core.errors import DataError
 from wayfare.io.decoded import Decoded, decoded

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import mangle
+import damaged_files
 from amount import some
 from wayfare.core.errors import DataError
 from wayfare.places.data import msls
@@ -231,7 +231,7 @@ def test_not_a_tree(tmp_path: Path) -> None:
         (SEQ, "s0,1", "s0,x", f"{SEQ}:3: field 'frame_number'", "expected a number, found 'x'", 15),
         (SEQ, "s0,1", ",1", f"{SEQ}:3: field 'sequence_key'", "expected some text", 15),
         (SEQ, "alba-query_b", "../../query_b", f"{SEQ}:3: field 'key'", "expected letters, digits", 15),
-        (SEQ, "alba-query_b", "alba-query_a", f"{SEQ}:3: field 'key'", "'alba-query_a' is on line 2 already", 15),
+        (SEQ, "alba-query_b", "alba-query_a", f"{SEQ}:3: field 'key'", "'alba-query_a' is already on line 2", 15),
         (SEQ, "alba-query_b", "alba-query_z", f"{SEQ}:3: field 'key'", "alba-query_z has no usable row in raw", 15),
         (RAW, "1,alba-query_b", "1,alba-query_z", f"{SEQ}:3: field 'key'", "no usable row in raw.csv", 15),
         (SUB, "True,False,False,False,True", "True,no,False,False,True", f"{SUB}:2: field 's2w'", "found 'no'", 16),
@@ -305,14 +305,14 @@ def test_a_whole_tree_has_no_problems(tree: Path) -> None:
 def test_broken_tables() -> None:
     rng = np.random.default_rng(11)
     start, refused, listed = time.process_time(), 0, 0
-    with mangle.quick_folder() as root:
+    with damaged_files.quick_folder() as root:
         folder = root / "train_val" / "alba" / "query"
         fill(folder, "abcd")
         fill(folder.parent / "database", "a")
         for name in (SEQ, RAW, POST, SUB):
             whole = (folder / name).read_bytes()
             for number in range(some(2_500)):
-                (folder / name).write_bytes(mangle.table_of(whole, rng))
+                (folder / name).write_bytes(damaged_files.table_of(whole, rng))
                 try:
                     photos = msls.load(root, strict=number % 2 == 1)
                     assert 1 <= len(photos) <= 5

@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 from PIL.TiffImagePlugin import IFDRational
 
-import mangle
+import damaged_files
 from amount import some
 from wayfare.core.errors import DataError
 from wayfare.io import exif
@@ -102,10 +102,10 @@ def edit(path: Path, old: str, new: str) -> None:
     [
         ("31.26191", "91.26191", ":3: field 'lat'", "out of range: '91.26191', expected -90 to 90"),
         ("34.80118", "nan", ":2: field 'lon'", "expected a finite number, found 'nan'"),
-        ("1.jpg", "../1.jpg", ":3: field 'file'", "'../1.jpg' leads out of the folder"),
-        ("1.jpg", "/etc/1.jpg", ":3: field 'file'", "'/etc/1.jpg' leads out of the folder"),
-        ("1.jpg", "0.jpg", ":3: field 'file'", "'0.jpg' is on line 2 already"),
-        ("1.jpg", "images/0.jpg", ":3: field 'file'", "'images/0.jpg' is on line 2 already"),
+        ("1.jpg", "../1.jpg", ":3: field 'file'", "'../1.jpg' points outside the folder"),
+        ("1.jpg", "/etc/1.jpg", ":3: field 'file'", "'/etc/1.jpg' points outside the folder"),
+        ("1.jpg", "0.jpg", ":3: field 'file'", "'0.jpg' is already on line 2"),
+        ("1.jpg", "images/0.jpg", ":3: field 'file'", "'images/0.jpg' is already on line 2"),
         ("1.jpg", "9.jpg", ":3: field 'file'", "no picture '9.jpg'"),
         ("094710", "0947x0", ":3: field 'time'", "expected a date and time"),
         ("A,1", "A,dark", ":3: field 'night'", "expected True or False, found 'dark'"),
@@ -200,12 +200,12 @@ def test_damaged_names(tmp_path: Path, name: str, message: str) -> None:
 def test_broken_names() -> None:
     rng = np.random.default_rng(3)
     start, kept, listed, thrown = time.process_time(), 0, 0, 0
-    with mangle.quick_folder() as root:
+    with damaged_files.quick_folder() as root:
         for _ in range(some(100)):
             names = set()
             while len(names) < 100:
                 name = (DEEP, DEEP_SOUTH, SEQUENCE)[rng.integers(0, 3)].removesuffix(".jpg")
-                broken = mangle.table_of(name.encode(), rng, "@").decode("latin-1")
+                broken = damaged_files.table_of(name.encode(), rng, "@").decode("latin-1")
                 short = broken.translate(dict.fromkeys(b"/\0\n")).encode()[:200].decode("utf-8", "ignore")
                 names.add("@" + short.lstrip(".@") + ".jpg")
             for name in sorted(names):
@@ -277,7 +277,7 @@ def test_folders_are_sequences_and_may_say_what_for(tmp_path: Path) -> None:
         ({"longitude": (180.0, 0.0, 1.0)}, "field 'GPSLongitude': out of range"),
         ({"latitude": (33.0, 55.0, IFDRational(1, 0))}, "field 'GPSLatitude': expected degrees"),
         ({"latitude": (1.0, 2.0, 3.0, 4.0)}, "field 'GPSLatitude': expected degrees"),
-        ({"latitude": (0.0,) * 3, "longitude": (0.0,) * 3}, "field 'GPSLatitude': its position is 0, 0"),
+        ({"latitude": (0.0,) * 3, "longitude": (0.0,) * 3}, "field 'GPSLatitude': the position is 0, 0"),
     ],
 )
 def test_positions_that_make_no_sense(tmp_path: Path, changes: dict[str, object], message: str) -> None:
@@ -333,14 +333,14 @@ def test_broken_photographs() -> None:
     starts = [content.index(b"MM\0*") if b"MM\0*" in content else content.index(b"II*\0") for content in whole]
     rng = np.random.default_rng(5)
     start, kept, refused = time.process_time(), 0, 0
-    with mangle.quick_folder() as root:
+    with damaged_files.quick_folder() as root:
         for number in range(some(10_000)):
             content, place = whole[number % 3], starts[number % 3]
             if number % 4:
-                inner = mangle.bytes_of(content[place : place + 300], rng)[:300].ljust(300, b"\0")
+                inner = damaged_files.bytes_of(content[place : place + 300], rng)[:300].ljust(300, b"\0")
                 broken = content[:place] + inner + content[place + 300 :]
             else:
-                broken = mangle.bytes_of(content, rng)
+                broken = damaged_files.bytes_of(content, rng)
             (root / "a.jpg").write_bytes(broken)
             try:
                 found = photos.load(root, strict=number % 2 == 1)
@@ -359,11 +359,11 @@ def test_broken_tables() -> None:
     for number in range(4):
         rows += f"{number}.jpg,31.26,34.8{number},{90 * number},20251222,0947{number}0,s,{number},1,A,x,query,val\n"
     start, refused, listed = time.process_time(), 0, 0
-    with mangle.quick_folder() as root:
+    with damaged_files.quick_folder() as root:
         for number in range(4):
             (root / f"{number}.jpg").touch()
         for number in range(some(10_000)):
-            file = put(root / "t.csv", mangle.table_of(rows.encode(), rng))
+            file = put(root / "t.csv", damaged_files.table_of(rows.encode(), rng))
             try:
                 found = photos.load(root, table=file, strict=number % 2 == 1)
                 listed += found.problems.count > 0
@@ -431,8 +431,8 @@ def test_lists_of_names_as_gsv_cities_has_them(corridor: Path) -> None:
     assert found.files.tolist() == ["query/frame5.jpg", "query/frame1.jpg", "ref/frame7.jpg", "ref/frame8.jpg"]
     assert found.pairs is not None and found.pairs.tolist() == [[0, 3], [1, 2], [1, 3]]
     assert [str(error).partition("x_")[2] for error in found.problems.found] == [
-        "qImages.npy: field '[1]': no picture 'query/none.jpg' (supply the picture, or mend the list)",
-        "qImages.npy: field '[2]': '../up.jpg' leads out of the folder (supply the picture, or mend the list)",
+        "qImages.npy: field '[1]': no picture 'query/none.jpg' (supply the picture, or correct the list)",
+        "qImages.npy: field '[2]': '../up.jpg' points outside the folder (supply the picture, or correct the list)",
     ]
 
 
@@ -504,13 +504,15 @@ def test_broken_truths() -> None:
         "qImages.npy": arrays[1].getvalue(),
     }
     start, refused, listed = time.process_time(), 0, 0
-    with mangle.quick_folder() as root:
+    with damaged_files.quick_folder() as root:
         for name in [f"{folder}/{number}.jpg" for folder in ("query", "ref") for number in range(3)]:
             put(root / name, b"")
         np.save(root / "dbImages.npy", np.array(["ref/0.jpg", "ref/1.jpg", "ref/2.jpg"]))
         for name, whole in files.items():
             for number in range(some(2_500)):
-                broken = mangle.table_of(whole, rng) if name.endswith("csv") else mangle.bytes_of(whole, rng)
+                broken = (
+                    damaged_files.table_of(whole, rng) if name.endswith("csv") else damaged_files.bytes_of(whole, rng)
+                )
                 (root / name).write_bytes(broken)
                 try:
                     found = photos.load(root, strict=number % 2 == 1, **({} if "truth" in name else {"tolerance": 1}))

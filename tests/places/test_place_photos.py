@@ -131,7 +131,7 @@ def test_no_moments(text: str) -> None:
 def test_names_stay_inside() -> None:
     assert inside("./a/b.jpg") == inside("a\\b.jpg") == inside(" a//b.jpg ") == "a/b.jpg"
     for way_out in ("../a.jpg", "a/../../b.jpg", "/etc/passwd", "C:\\a.jpg", "\\\\host\\a.jpg", "..\\a.jpg"):
-        with pytest.raises(ValueError, match="leads out"):
+        with pytest.raises(ValueError, match="points outside"):
             inside(way_out)
     with pytest.raises(ValueError, match="found none"):
         inside("  ")

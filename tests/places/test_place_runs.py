@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from album import Photo, places, write_frames, write_msls, write_picture
+from place_pictures import Photo, places, write_frames, write_msls, write_picture
 from wayfare import Bundle, Evaluation, Experiment, Training, resume, run, testing
 from wayfare.components import find
 from wayfare.core.errors import ConfigError, StoreError

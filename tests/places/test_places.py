@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from album import Photo, places, write_frames, write_msls, write_picture
+from place_pictures import Photo, places, write_frames, write_msls, write_picture
 from wayfare.components import parts_of
 from wayfare.core.bundle import digest, snapshot, travelling
 from wayfare.core.errors import ConfigError, DataError, WayfareError
@@ -290,7 +290,7 @@ def test_the_parts_of_the_test(hamlets: Path) -> None:
     )
 
 
-def test_several_cities_are_told_apart(hamlets: Path) -> None:
+def test_several_cities_are_kept_separate(hamlets: Path) -> None:
     task = places(hamlets, data__test_cities=("alba", "brod"))
     net, photos, divided = network(task), task.loaded.divided.photos, task.loaded.divided
     assert set(task.photos.city) == {"zeta"}

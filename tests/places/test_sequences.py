@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streets import check_clients, keys_of, names_of, shuffled, street, towns, units
+from photo_tables import check_clients, keys_of, names_of, shuffled, street, towns, units
 from wayfare.core.errors import ConfigError
 from wayfare.partition.split import Split
 from wayfare.places.data.place_photos import PlacePhotos

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streets import towns
+from photo_tables import towns
 from wayfare.core.errors import ConfigError
 from wayfare.places.data.place_photos import Group, PlacePhotos, text_column
 from wayfare.places.data.train_test import (

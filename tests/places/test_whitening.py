@@ -25,7 +25,7 @@ def test_nothing_changes_before_the_first_look() -> None:
     assert torch.equal(Whitening(2, 0.5)(x), x)
 
 
-def test_looks_add_up_at_one_part_in_ten_and_are_undone() -> None:
+def test_statistics_are_added_with_weight_one_tenth() -> None:
     """0.1, then 0.9 * 0.1 + 0.1 = 0.19; a network that looks at the same photographs again stays as it is."""
     layer, x = Whitening(2, 0.5), torch.tensor([[1.0, 2.0]])
     layer.update(CROSS)

@@ -45,7 +45,7 @@ class Case:
         assert {json.loads(line)["round"] for line in record.splitlines()} >= set(announced), "not on record"
         return was_killed, record
 
-    def mend(self, folder, engine, record):
+    def correct(self, folder, engine, record):
         """Continue to the end: the same model, memories and rounds, and those on record untouched."""
         go(self.experiment, folder, engine)
         assert complete_lines(folder).startswith(record), "a round on record was lost"
@@ -78,7 +78,7 @@ def test_workers_and_orders(cases, engine, tmp_path, name):
     for setting in SETTINGS:
         pool = engine(setting)
         pool.trained.clear()
-        cases[name].mend(tmp_path / f"{setting}", pool, b"")
+        cases[name].correct(tmp_path / f"{setting}", pool, b"")
         devices = ["c0", "c1", "c2", "c3"]
         assert pool.trained == (devices[::-1] if pool.backward else devices) * 3
 
@@ -106,9 +106,9 @@ def test_every_crash_point_with_every_engine(cases, engine, tmp_path, figure):
     for folder, record in crashed(case, tried, tmp_path, seen):
         for setting in SETTINGS if FULL else [next(turns)]:
             copy = shutil.copytree(folder, tmp_path / "copy")
-            case.mend(copy, engine(setting), record)
+            case.correct(copy, engine(setting), record)
             shutil.rmtree(copy)
-        case.mend(folder, "local", record)
+        case.correct(folder, "local", record)
     figure(
         f"FedAvg: {len(tried)} crash points ({len(seen)} different remains) x 3 worker counts x 2 orders, "
         "and local: one hash, no round lost"
@@ -123,7 +123,7 @@ def test_every_crash_point_with_memories(cases, engine, tmp_path, figure):
     turns = itertools.cycle(["local", *SETTINGS])
     for folder, record in crashed(case, tried, tmp_path, seen):
         turn = next(turns)
-        case.mend(folder, turn if turn == "local" else engine(turn), record)
+        case.correct(folder, turn if turn == "local" else engine(turn), record)
     figure(
         f"SCAFFOLD: {len(tried)} crash points ({len(seen)} different remains), engines in turn: "
         "one hash, one set of memories, no round lost"
@@ -136,7 +136,7 @@ def test_every_crash_point_of_a_tour(cases, tmp_path, figure):
     case, seen = cases["tour"], set()
     tried = points(case.calls)
     for folder, record in crashed(case, tried, tmp_path, seen):
-        case.mend(folder, "local", record)
+        case.correct(folder, "local", record)
     figure(f"a tour: {len(tried)} crash points ({len(seen)} different remains): one hash, no slot lost")
 
 
@@ -165,7 +165,7 @@ def test_crashes_while_mending(cases, engine, tmp_path, figure):
             was_killed, record = case.crash(folder, at, torn)
             assert record.startswith(before), "a round on record was lost"
             crashes += was_killed
-        case.mend(folder, engine(rng.choice(SETTINGS)), record)
+        case.correct(folder, engine(rng.choice(SETTINGS)), record)
     assert crashes > 2 * runs
     figure(f"{runs} runs killed {crashes} times, again while they resumed: one hash, no round lost")
 
@@ -191,6 +191,6 @@ def test_loss_of_power(cases, tmp_path, figure, name):
             for path, data in files.items():
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)
                 (folder / path).write_bytes(data)
-            case.mend(folder, "local", complete_lines(folder))
+            case.correct(folder, "local", complete_lines(folder))
             shutil.rmtree(folder)
     figure(f"{name}: {states} losses of power ({len(seen)} different remains): one hash, no announced round lost")

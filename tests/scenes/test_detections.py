@@ -109,7 +109,7 @@ def test_what_detections_stand_for() -> None:
         ({"0": [{"label": 0, "segment": 9}]}, "four numbers, or the segment"),
         ({"0": [{"label": 0, "box": [300, 2, 310, 9]}]}, "within the picture"),
         ({"0": [{"label": 0, "box": BOX, "score": 2}]}, "from 0 to 1"),
-        ({"0": [{"label": 0, "box": BOX, "segment": "x"}]}, "a pixel can say"),
+        ({"0": [{"label": 0, "box": BOX, "segment": "x"}]}, "fits into a pixel"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, content: object, message: str) -> None:

@@ -19,7 +19,7 @@ import pytest
 from PIL import Image
 
 from amount import some
-from mangle import quick_folder
+from damaged_files import quick_folder
 from mutations import outcomes, spoilt_bytes, spoilt_json
 from wayfare.core.errors import DataError
 from wayfare.io import entries

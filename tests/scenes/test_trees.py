@@ -12,7 +12,7 @@ from torch import Tensor
 from small_graphs import set_to
 from wayfare.core.seeds import rng_for
 from wayfare.scenes.heads.treelstm import BothWays, Decoder, Down, Up, block_orthogonal
-from wayfare.scenes.heads.trees import Forced, binary, detour, forest, grow, plant
+from wayfare.scenes.heads.trees import Forced, as_forest, binary, forest, sample_detour, spanning_trees
 
 # Six objects; row i, column j: how well j goes under i. Sums of rows: .9, 3.22, 1.5, 1.8, 1.0, .5: 1 is the root.
 #   turn 1: of 1's row .9 is the best                                   2 under 1
@@ -34,7 +34,7 @@ PARENT, TURN = [3, -1, 1, 1, 2, 1], [4, 0, 1, 3, 2, 5]
 
 
 def test_worked_example() -> None:
-    parent, turn = grow(SIX[None], np.array([6]))
+    parent, turn = spanning_trees(SIX[None], np.array([6]))
     assert parent.tolist() == [PARENT] and turn.tolist() == [TURN]
     # 1 has the children 2, 3, 5 in this order: 2 is its left child, 3 hangs to the right of 2, and 5 to the right of 3
     left, right = binary(parent[0], turn[0])
@@ -50,7 +50,7 @@ def test_worked_example() -> None:
 def test_a_forced_edge_is_taken_at_its_turn() -> None:
     forced = Forced(np.array([2]), np.array([[1, 0]]))
     # 2 under 1 (.9), then 0 under 1 by force; then 4 under 2 (.8), 3 under 1 (.7), 5 under 1 (.62)
-    parent, turn = grow(SIX[None], np.array([6]), forced)
+    parent, turn = spanning_trees(SIX[None], np.array([6]), forced)
     assert parent.tolist() == [[1, -1, 1, 1, 2, 1]] and turn.tolist() == [[2, 0, 1, 4, 3, 5]]
 
 
@@ -61,7 +61,9 @@ def test_a_departure_by_hand(draw: float, edge: list[int]) -> None:
     # turn 1 + floor(.3 * 5) = 2: 1 and 2 are in, 0, 3, 4, 5 are out; 4 under 2 (.8) is Prim's choice. The others:
     # 1 to 0, 3, 4, 5 .6 .7 .4 .62; 2 to 0, 3, 5 .3 .2 .1; heaped up .6 1.3 1.7 2.32 2.62 2.82 2.92
     # draws of 2.92: 0, .584 | .613 | 1.46 | 2.307 | 2.917
-    forced, open_edges = detour(SIX[None], *grow(SIX[None], np.array([6])), np.array([6]), np.array([[0.3, draw]]))
+    forced, open_edges = sample_detour(
+        SIX[None], *spanning_trees(SIX[None], np.array([6])), np.array([6]), np.array([[0.3, draw]])
+    )
     assert forced.turn.tolist() == [2] and forced.edge.tolist() == [edge]
     assert np.argwhere(open_edges[0]).tolist() == [[i, j] for i in (1, 2) for j in (0, 3, 4, 5)]
 
@@ -82,10 +84,10 @@ def test_many_images_at_once() -> None:
     rng = rng_for("trees")
     sizes = np.array([5, 1, 0, 9, 2, 7])
     scores = rng.random((6, 9, 9))  # padding has scores too, and they must not matter
-    parent, turn = grow(scores, sizes)
+    parent, turn = spanning_trees(scores, sizes)
     draws = rng.random((6, 2))
-    forced, open_edges = detour(scores, parent, turn, sizes, draws)
-    other, other_turn = grow(scores, sizes, forced)
+    forced, open_edges = sample_detour(scores, parent, turn, sizes, draws)
+    other, other_turn = spanning_trees(scores, sizes, forced)
     assert [bool(t) for t in forced.turn] == [True, False, False, True, False, True]  # two objects have but one tree
     for b, size in enumerate(sizes):
         if size:
@@ -104,12 +106,12 @@ def test_many_images_at_once() -> None:
 
 def test_scores_that_are_no_numbers_or_all_the_same_still_give_trees() -> None:
     for scores in (np.full((1, 4, 4), np.nan), np.ones((1, 4, 4))):
-        parent, turn = grow(scores, np.array([4]))
+        parent, turn = spanning_trees(scores, np.array([4]))
         assert parent.tolist() == [[-1, 0, 0, 0]] and turn.tolist() == [[0, 1, 2, 3]]
 
 
 def test_no_objects() -> None:
-    empty = plant(*grow(np.zeros((2, 0, 0)), np.array([0, 0])), np.array([0, 0]))
+    empty = as_forest(*spanning_trees(np.zeros((2, 0, 0)), np.array([0, 0])), np.array([0, 0]))
     assert empty.levels == ()
     assert BothWays(3, 4)(torch.zeros(0, 3), empty).shape == (0, 4)
 
@@ -153,7 +155,7 @@ def test_up_by_hand() -> None:
 
 def some_trees() -> tuple[np.ndarray, np.ndarray]:
     sizes = np.array([6, 1, 4])
-    parent, turn = grow(rng_for("some trees").random((3, 6, 6)), sizes)
+    parent, turn = spanning_trees(rng_for("some trees").random((3, 6, 6)), sizes)
     exists = np.arange(6) < sizes[:, None]
     starts = np.array([[0], [6], [7]])
     return binary(np.where(parent >= 0, parent + starts, -1)[exists], turn[exists])

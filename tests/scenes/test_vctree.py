@@ -322,7 +322,7 @@ def test_the_same_seed_gives_the_same_bits() -> None:
         ({"tree": "rl"}, "unknown tree 'rl'"),
         ({"tree": "reinforced"}, "a reward is given if and only if"),
         ({"reward": Rewards(0.0)}, "a reward is given if and only if"),
-        ({"samples": 0}, "samples = 0: at least 1"),
+        ({"samples": 0}, "samples = 0: expected at least 1"),
         ({"frequency": torch.zeros(4, 4, 3)}, r"frequency \(4, 4, 3\): expected \(4, 4, 4\)"),
     ],
 )
@@ -332,5 +332,5 @@ def test_bad_options(options: dict, message: str) -> None:
 
 
 def test_one_number_cannot_go_both_ways() -> None:
-    with pytest.raises(ConfigError, match=r"hidden = 1: at least 2"):
+    with pytest.raises(ConfigError, match=r"hidden = 1: expected at least 2"):
         VCTree(4, 3, 5, 6, replace(TINY, hidden=1))

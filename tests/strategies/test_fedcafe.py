@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from paired import Drawn, pairs
 from toy import ONE_BATCH, Lab
+from toy_pairs import Drawn, pairs
 from wayfare.core.bundle import Bundle, digest
 from wayfare.core.errors import ConfigError, WayfareError
 from wayfare.core.protocols import Client, Training
-from wayfare.strategies._memory import class_means, cluster, matched, present, scattered
+from wayfare.strategies._memory import class_means, cluster, kmeans_seeds, matched, present
 from wayfare.strategies.fedavg import FedAvg
-from wayfare.strategies.fedcafe import MEMORY, CafeTerms, Enhanced, FedCAFE, lawful, similarity
+from wayfare.strategies.fedcafe import MEMORY, CafeTerms, Enhanced, FedCAFE, bounded_memory, similarity
 
 OFF = FedCAFE(enhancement=False, lambda_e=0, lambda_c=0, lambda_p=0, aggregation="off")
 # c0: classes a, a, b, b; c1: a, a and nothing else. W = I: raw features are the inputs.
@@ -221,7 +221,7 @@ def test_centres_by_hand() -> None:
 def test_scattered_seeds_are_different_points() -> None:
     points = rows((1, 0), (1, 0), (1, 0), (0, 1), (0, -1))
     for seed in range(20):
-        seeds = scattered(points, 4, np.random.default_rng(seed))
+        seeds = kmeans_seeds(points, 4, np.random.default_rng(seed))
         assert sorted(map(tuple, seeds.tolist())) == [(0, -1), (0, 0), (0, 1), (1, 0)]  # three, however many copies
 
 
@@ -290,7 +290,7 @@ def test_81_classes_do_not_overflow(similar: Any) -> None:
     sims = [similarity(rows, local["c0"], torch.eye(81)) for rows in local.values()]
     assert min(sims) > 81**2 * 0.6 and torch.stack(sims).exp().isinf().all()  # Eq. 10 as printed
     strategy = FedCAFE(similar=similar)
-    local = {device: lawful(device, rows) for device, rows in local.items()}
+    local = {device: bounded_memory(device, rows) for device, rows in local.items()}
     shares = strategy.shares(strategy.global_memory(torch.zeros(81, 64).double(), local), local, {})
     assert sum(shares.values()) == pytest.approx(1) and all(0 <= share <= 1 for share in shares.values())
     assert shares["c9"] > shares["c0"]  # the one least like the others weighs more
@@ -374,6 +374,8 @@ def test_features_of_zero_have_a_bounded_gradient() -> None:
     net = strategy.prepare(task, task.network())
     raw = torch.zeros(1, 2, requires_grad=True)
     batch = task.batch(Client("c0", parts[0], parts[0][:0]), np.array([0]), "text")
-    value = CafeTerms(strategy, net, {"image": torch.ones(1, 2), "text": torch.zeros(1, 2)}).of("text", raw, batch)
+    value = CafeTerms(strategy, net, {"image": torch.ones(1, 2), "text": torch.zeros(1, 2)}).view_terms(
+        "text", raw, batch
+    )
     (gradient,) = torch.autograd.grad(value, raw)
     assert bool(gradient.isfinite().all()) and gradient.norm() < 1e4

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from paired import Drawn, pairs
 from toy import Lab, Toy, bits, cloud, weight
+from toy_pairs import Drawn, pairs
 from wayfare.core.bundle import Bundle
 from wayfare.core.errors import ConfigError
 from wayfare.core.protocols import Training

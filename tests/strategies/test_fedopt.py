@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from counting import SRC, code_lines, mentions
+from source_metrics import SRC, code_lines, mentions
 from toy import Lab, cloud, reply, weight
 from wayfare.components import find, names
 from wayfare.core.bundle import Bundle

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from counting import SRC, code_lines, mentions
+from source_metrics import SRC, code_lines, mentions
 from toy import ONE_BATCH, Lab, bits, cloud, line, scalar, weight
 from wayfare.core.bundle import Bundle
 from wayfare.core.protocols import Batch, Output, Training

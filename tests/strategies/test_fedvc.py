@@ -106,7 +106,7 @@ def test_clients_of_fixed_steps_are_asked_by_their_size() -> None:
 
 def test_steps_must_be_given(tmp_path: Path) -> None:
     lab = Lab(line([4.0]), FedVC(examples=0), tmp_path, Training(epochs=2))
-    with pytest.raises(ConfigError, match=r"strategy.examples = 0 goes with training.iterations"):
+    with pytest.raises(ConfigError, match=r"strategy.examples = 0 needs training.iterations"):
         lab.strategy.client(lab.device("c0"), lab.strategy.send(lab.start(), "c0"))
-    with pytest.raises(ConfigError, match=r"strategy.examples = -1: at least 0"):
+    with pytest.raises(ConfigError, match=r"strategy.examples = -1: expected at least 0"):
         FedVC(examples=-1)

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from paired import Drawn, pairs
 from toy import Lab, cloud, line, weight
+from toy_pairs import Drawn, pairs
 from wayfare.core.bundle import Bundle, Weights, digest
 from wayfare.core.errors import ConfigError
 from wayfare.core.protocols import Training
@@ -130,7 +130,7 @@ def test_a_hypernetwork_for_each_view(tmp_path: Path) -> None:
 
 def test_too_many_clients_are_refused_before_anybody_trains(tmp_path: Path) -> None:
     lab = Lab(cloud(2, 2, 2), PLFedCMH(most=2), tmp_path)
-    with pytest.raises(ConfigError, match=r"each of the 3 clients on the server, at most 2 \(strategy.most\)"):
+    with pytest.raises(ConfigError, match=r"each of the 3 clients on the server, but the limit is strategy.most = 2"):
         lab.play()
     with pytest.raises(ConfigError, match=r"strategy.width = 0: expected at least 1"):
         PLFedCMH(width=0)

@@ -246,7 +246,7 @@ def test_when_no_group_can_the_round_is_void_and_says_why(tmp_path) -> None:
     assert round.void and "holds no training samples" in str(round.gate.failure)
 
 
-def test_a_fault_stops_the_run_if_so_wished(tmp_path) -> None:
+def test_a_fault_stops_the_run_if_configured(tmp_path) -> None:
     toy = emptied(line([4.0], [1.0]), 1)
     lab = Lab(toy, FedAvg(), tmp_path, policy=Policy(on_error="raise"), groups=["x", "y"])
     with pytest.raises(DeviceError, match="device 'c1'"):

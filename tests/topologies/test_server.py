@@ -91,7 +91,7 @@ def test_when_nobody_can_the_round_is_void_and_says_why(tmp_path) -> None:
     assert "holds no training samples" in str(round.gate.failure) and "Traceback" in round.gate.failure.detail
 
 
-def test_a_fault_stops_the_run_if_so_wished(tmp_path) -> None:
+def test_a_fault_stops_the_run_if_configured(tmp_path) -> None:
     lab = Lab(empty(line([4.0], [1.0], [1.0]), 2), FedAvg(), tmp_path, policy=Policy(on_error="raise"))
     with pytest.raises(
         DeviceError, match=r"device 'c2', program 'train': WayfareError: .* no training samples"

@@ -132,7 +132,7 @@ def test_another_town_is_not_overwritten(town, tmp_path):
     with pytest.raises(DataError, match=r"another town is here: seed 0 instead of 5.*choose another folder"):
         make(town, Spec("tiny", seed=5))
     (tmp_path / "photo.jpg").write_text("mine")
-    with pytest.raises(DataError, match="not empty, and not a town that was begun"):
+    with pytest.raises(DataError, match="not empty, and not an unfinished town"):
         make(tmp_path, Spec("tiny"))
     assert (tmp_path / "photo.jpg").read_text() == "mine"
 

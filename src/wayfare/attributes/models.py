@@ -134,7 +134,7 @@ class TablePerceptron(AttributeModel):
 
     def network(self, attributes: int) -> nn.Module:
         if attributes < 2:
-            raise ConfigError("model.name = 'table' needs attributes beside the target; 'cnn' sees pictures")
+            raise ConfigError("model.name = 'table' needs attributes other than the target; 'cnn' uses pictures")
         return TableNet(attributes - 1, self.hidden)
 
     def describe(self, attributes: int, about: str) -> str:

@@ -99,9 +99,9 @@ def index_codes(
     counts = index.counts()
     done = {what: added.total(what) for what in ("new", "kept", "replaced")} | {"skipped": len(skipped)}
     facts = {"model": model.digest, "run": model.name, "bits": model.bits, "words": len(model.words)}
-    told = ", ".join(f"{number(count)} {name}" for name, count in done.items())
+    summary = ", ".join(f"{number(count)} {name}" for name, count in done.items())
     held = " and ".join(several(count, name[:-1]) for name, count in counts.items() if count)
-    return {"index": str(out), **counts, **done, **facts}, skipped, f"{out}: {held} ({told}), model {model.title}"
+    return {"index": str(out), **counts, **done, **facts}, skipped, f"{out}: {held} ({summary}), model {model.title}"
 
 
 def _queries(words: list[str] | None, photos: list[Path] | None, file: Path | None) -> list[Query]:
@@ -114,10 +114,10 @@ def _queries(words: list[str] | None, photos: list[Path] | None, file: Path | No
     if photos:
         return [Query(photo=path) for path in photos]
     if file is not None:
-        asked = [Query(line.strip()) for line in read_text(file).splitlines() if line.strip()]
-        if not asked:
+        queries = [Query(line.strip()) for line in read_text(file).splitlines() if line.strip()]
+        if not queries:
             raise ConfigError(f"--queries {file}: it is empty; expected one query per line")
-        return asked
+        return queries
     return [Query(" ".join(words or ()))]
 
 
@@ -154,7 +154,7 @@ def _tables(opened: SearchIndex, found: Searched) -> Iterable[Any]:
         table.add_column("bits", justify="right")
         for each in found.answers:
             first = each.hits[0]
-            table.add_row(*(Text(plain(cell)) for cell in (each.query.title, _told(first), first.distance)))
+            table.add_row(*(Text(plain(cell)) for cell in (each.query.title, _label(first), first.distance)))
         yield table
     else:
         for each in found.answers:
@@ -178,7 +178,7 @@ def _results(opened: SearchIndex, each: SearchAnswer) -> Table:
     return table
 
 
-def _told(hit: Any) -> str:
+def _label(hit: Any) -> str:
     return " · ".join(hit.texts) or hit.name
 
 

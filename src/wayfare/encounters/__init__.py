@@ -1,7 +1,7 @@
 """Encounters: phones that improve each other's models when they meet, with no server (FedTour).
 
-What is learnt is the model of any task that provides "tally" (counts of right answers by class), `objects` say. Every
-device has a model of its own. A round is one slot of a day of traces, or a few.
+It trains the model of any task that provides "tally" (counts of right answers by class), such as `objects`. Every
+device has its own model. A round is one slot of a day of traces, or several.
 
 Where the paper is:
 
@@ -24,7 +24,7 @@ The path of an encounter through the files:
     policies/, predictors/                               [exchange] of a recipe: who asks for whose model
     core/gate.py                                         every message to a device goes through it
     judging.py                                           the accuracy of every device's model
-    movie.py, record.py, report.py, player.py            what is kept of a day and how it is shown
+    movie.py, record.py, report.py, player.py            what is recorded of a day and how it is shown
 
-A device whose first model is refused at the gate goes on with the base model; a refused merge changes nothing.
+A device whose first model is refused at the gate continues with the base model; a refused merge changes nothing.
 """

@@ -1,7 +1,8 @@
-"""Sightseeing areas: each has objects of its own, and a device cares about those of the areas its owner visits (Eq. 4).
+"""Sightseeing areas: each has its own objects, and a device needs those of the areas that its owner visits (Eq. 4).
 
-Where positions are known, areas are the parts of the map around k centres of where people are (K-means), and an owner
-visits an area if at least a fifth of the time is spent there. Where only contacts are known, areas are dealt at random.
+If positions are known, areas are the parts of the map around k centres of where people are (K-means), and an owner
+visits an area if they spend at least a fifth of their time there. If only contacts are known, areas are assigned at
+random.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _LOOKS = 200  # slots of the day that show where people are
 
 @dataclass(frozen=True)
 class Areas:
-    """Who cares about what."""
+    """Which device needs which objects."""
 
     objects: np.ndarray  # O_a: bool (areas, classes)
     visited: np.ndarray  # A_c: bool (devices, areas)
@@ -33,7 +34,7 @@ class Areas:
 
 
 def areas_of(contacts: ContactProcess, count: int, classes: int, seed: int) -> Areas:
-    """This many areas; none: everyone cares about everything."""
+    """This many areas; with 0, every device needs all objects."""
     devices = len(contacts.devices)
     if not count:
         return Areas(np.ones((1, classes), bool), np.ones((devices, 1), bool))
@@ -47,11 +48,11 @@ def areas_of(contacts: ContactProcess, count: int, classes: int, seed: int) -> A
     if seen[0] is None:
         main = rng_for(seed, "areas").integers(count, size=devices)
         return Areas(objects, main[:, None] == np.arange(count))
-    where = np.stack([positions for positions in seen if positions is not None])  # slots, devices, 2
-    there = ~np.isnan(where[..., 0])
-    centres = _centres(where[there], count, seed)
+    places = np.stack([positions for positions in seen if positions is not None])  # slots, devices, 2
+    there = ~np.isnan(places[..., 0])
+    centres = _centres(places[there], count, seed)
     time = np.zeros((devices, count))
-    for positions, present in zip(where, there):
+    for positions, present in zip(places, there):
         at = np.flatnonzero(present)
         nearest = ((positions[at, None] - centres) ** 2).sum(2).argmin(1)
         np.add.at(time, (at, nearest), 1)

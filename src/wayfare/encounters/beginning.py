@@ -18,7 +18,7 @@ from wayfare.encounters.state import EncounterState
 
 
 def common_base(scenario: Scenario, federation: Federation) -> Bundle:
-    """As the network starts out, or trained on public pictures, with a new head."""
+    """The initial network, or one trained on public pictures and given a new head."""
     steps = scenario.settings.base_iterations
     if not steps:
         return scenario.initial
@@ -30,7 +30,7 @@ def common_base(scenario: Scenario, federation: Federation) -> Bundle:
 def train_first_models(state: EncounterState, gate: Gate) -> bool:
     """Some devices train on what they hold; when all have, the policy sets their budgets.
 
-    A device whose first model is refused at the gate goes on with the base model. Returns whether all of them were.
+    A device whose first model is refused at the gate continues with the base model. Return whether all were refused.
     """
     scenario, base = state.scenario, state.base
     first = (gate.round - 1) * scenario.settings.together

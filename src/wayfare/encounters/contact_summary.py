@@ -1,4 +1,4 @@
-"""What a contact process is like, in figures and small tables for a report, read slot by slot."""
+"""Statistics of a contact process for a report, computed slot by slot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BINS = 48  # of the day, at most
 def contact_summary(process: ContactProcess) -> dict[str, Any]:
     """How often devices meet, for how long, how long after the last time, and how many others they have around them.
 
-    Durations and pauses are as in `traces.contact_statistics`, in seconds. What cannot be told is NaN. The tables in
+    Durations and pauses are as in `traces.contact_statistics`, in seconds. Unknown values are NaN. The tables in
     `histograms` and `over_time` are lists for plots: a value counts in the first bin whose `at_most` is not below it.
     Memory grows with the number of different pairs that meet, not with how often they do.
     """

@@ -49,7 +49,7 @@ class ContactProcess(ABC):
     def lasts(self, pairs: np.ndarray, slot: int, count: int | np.ndarray) -> np.ndarray:
         """Whether pairs are in contact in this slot and the following, `count` in all, for all or for each pair.
 
-        What would go on after the last slot is taken to end there.
+        A contact that would continue after the last slot counts as ended there.
         """
         counts = np.broadcast_to(np.asarray(count), len(pairs))
         going = slot + counts <= self.slots
@@ -228,7 +228,7 @@ def contact_process(
 
 
 def priorities(rule: Rule, pairs: np.ndarray, distances: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A number for each pair; the pair with the lowest comes first."""
+    """A priority for each pair; the pair with the lowest comes first."""
     if rule not in get_args(Rule):
         raise unknown("rule", str(rule), get_args(Rule), "pair choice")
     if rule == "random":

@@ -58,8 +58,8 @@ def _parts(path: Path) -> dict[str, Traces | Contacts]:
 
 
 def _counts(parts: Sequence[Traces | Contacts]) -> dict[str, int | float | str]:
-    told = [traces.contact_statistics(data, RADIUS) for data in parts]
-    hours, contacts = (sum(one[name] for one in told) for name in ("device_hours", "contacts"))
+    statistics = [traces.contact_statistics(data, RADIUS) for data in parts]
+    hours, contacts = (sum(one[name] for one in statistics) for name in ("device_hours", "contacts"))
     counts: dict[str, int | float | str] = {"cities": len(parts)} if len(parts) > 1 else {}
     counts["devices"] = sum(len(data.devices) for data in parts)
     if still := sum(int(data.stationary.sum()) for data in parts if isinstance(data, Traces)):
@@ -67,7 +67,7 @@ def _counts(parts: Sequence[Traces | Contacts]) -> dict[str, int | float | str]:
     counts |= {"hours of presence": round(hours, 1), "contacts": int(contacts)}
     counts["contacts per device and hour"] = round(2 * contacts / hours, 2) if hours else 0
     for words, name in (("median contact, s", "duration_median"), ("median pause between two, s", "pause_median")):
-        known = [f"{one[name]:.0f}" for one in told if math.isfinite(one[name])]
+        known = [f"{one[name]:.0f}" for one in statistics if math.isfinite(one[name])]
         if known:
             counts[words] = ", ".join(known)
     return counts

@@ -1,4 +1,4 @@
-"""How good the devices' models are: on their probe pictures, as they know it, and on the test set, for the report."""
+"""The accuracy of the devices' models: on their probe pictures, for themselves, and on the test set, for the report."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def metrics(state: EncounterState) -> dict[str, float]:
 def _tallies(
     state: EncounterState, gate: Gate, devices: list[int], extra: dict[str, Any] | None = None
 ) -> Iterator[Bundle]:
-    """Right and all answers; an accuracy that is missing cannot be made up for, so a refused reply ends the run."""
+    """Right and all answers; a refused reply ends the run, because a missing accuracy cannot be replaced."""
     scenario = state.scenario
     requests = ((scenario.ids[i], scenario.message(i, state.model(i), None, extra)) for i in devices)
     for _, reply in gate.run("look", requests, scenario.tally, strict=True):

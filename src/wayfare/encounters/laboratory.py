@@ -1,8 +1,7 @@
-"""Lab: the laboratory. Its models are trained by the same program as those of devices, and asked for at the same gate.
+"""Lab: the laboratory. Its models are trained by the same program as those of devices, and pass the same gate.
 
-Models lie in an unnamed file, so that a few are in memory however many there are; requests go out in parts, each with
-a deadline of its own. The mean of two models is the plain one, whatever the strategy would make of them: FedTour's
-study is about means.
+Models are stored in an unnamed file, so that only a few are in memory. Requests are sent in parts, each with its own
+deadline. Two models are merged by their plain mean, whatever the strategy does: FedTour's study is about means.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ LAB_ROUND = 1  # the learning rate of the first round
 _PART = {"train": 16, "look": 64}  # requests in one part
 _HEADS = 512  # judged in one go
 
-Kept = tuple[int, int]  # where a model lies, and its checksum
+StoredRow = tuple[int, int]  # where a model lies, and its checksum
 
 
 class Lab:
@@ -70,7 +69,7 @@ class Lab:
 
     @property
     def key(self) -> str:
-        """A digest of data, network, base, training and seed; nothing if it was not told all of that."""
+        """A digest of data, network, base, training and seed; "" if not all of these are known."""
         if not self._about:
             return ""
         words = (self._task, self._strategy, self._about, self._seed, torch.__version__, digest(self._start["model"]))
@@ -82,7 +81,7 @@ class Lab:
     def rng(self, purpose: str) -> np.random.Generator:
         return rng_for(self._seed, "laboratory", purpose)
 
-    def train(self, samples: Sequence[np.ndarray]) -> Sequence[Kept]:
+    def train(self, samples: Sequence[np.ndarray]) -> Sequence[StoredRow]:
         """A model for each of these sets of pictures; an empty one gives the base."""
         if len(self._train) != len(self._labels) or not len(self._train):
             raise ConfigError(
@@ -92,7 +91,7 @@ class Lab:
         if not len(self._judge) or np.intersect1d(self._train, self._judge).size:
             raise ConfigError("a laboratory judges on pictures that it does not train on: set topology.judge")
         base = self._put(self._start)
-        models: list[Kept] = [base] * len(samples)
+        models: list[StoredRow] = [base] * len(samples)
 
         def requests() -> Iterator[tuple[str, Bundle]]:
             for number in taught:
@@ -146,7 +145,7 @@ class Lab:
     def _ask(
         self, program: str, requests: Iterator[tuple[str, Bundle]], expects: dict[str, Weights], text: str, count: int
     ) -> Iterator[Bundle]:
-        """The replies in order. A study with a gap is none, so the first refusal ends it."""
+        """The replies in order. A study must be complete, so the first refusal ends it."""
         done = 0
         self._progress(text, 0, count)
         while done < count:
@@ -156,16 +155,16 @@ class Lab:
                 done += 1
                 self._progress(text, done, count)
 
-    def _put(self, state: Bundle) -> Kept:
+    def _put(self, state: Bundle) -> StoredRow:
         if self._rows is None:
             handle, name = tempfile.mkstemp(prefix="wayfare-lab-")
             os.close(handle)
             self._rows = Rows(Path(name), self._start.only("model"))
-            Path(name).unlink()  # it goes with the process, however that ends
+            Path(name).unlink()  # deleted when the process ends, however it ends
             weakref.finalize(self, self._rows.close)
         return self._rows.put(state.only("model"))
 
-    def _get(self, model: Kept) -> Bundle:
+    def _get(self, model: StoredRow) -> Bundle:
         if self._rows is None:
             raise DataError("this laboratory has no models yet: they come from its own train()")
         return self._rows.get(*model)

@@ -12,7 +12,7 @@ from wayfare.encounters.contacts import ContactProcess
 
 @dataclass(frozen=True)
 class RadioLink:
-    """How models go from device to device. Who delegates sends a model first and gets it back."""
+    """How models are sent between devices. With delegation, a device sends its model first and gets it back."""
 
     size: int  # bytes of what a device sends
     rate: float  # Mbit/s; 0: every exchange fits in a slot
@@ -67,6 +67,6 @@ class RadioLink:
         return len(ways) * len(directions)
 
     def give_back(self, columns: Columns, takers: np.ndarray) -> None:
-        """What is refused at the gate has cost its sender, but does not count against the one who asked."""
+        """A model refused at the gate costs its sender, but does not use up the budget of the device that asked."""
         np.add.at(columns["can_take"], takers, 1)
         np.subtract.at(columns["taken"], takers, 1)

@@ -1,6 +1,6 @@
-"""The movie of a day: where every device was, in a few hundred frames, small enough to lie beside the run's log.
+"""The movie of a day: where every device was, in a few hundred frames, small enough to be stored with the run's log.
 
-A report plays it without the traces, which may be far larger, or elsewhere.
+A report plays it without the traces, which may be much larger or stored elsewhere.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ def _places(contacts: ContactProcess, slot: int) -> np.ndarray:
 
 def _in_steps(places: np.ndarray) -> tuple[np.ndarray, float]:
     """Whole steps from the middle of the map; a step is longer only where the map would not fit otherwise."""
-    there = ~np.isnan(places).any(axis=2)
-    if not there.any():
+    present = ~np.isnan(places).any(axis=2)
+    if not present.any():
         return np.full(places.shape, ABSENT, np.int16), _FINEST
-    low, high = places[there].min(axis=0).astype(float), places[there].max(axis=0).astype(float)
+    low, high = places[present].min(axis=0).astype(float), places[present].max(axis=0).astype(float)
     step = max(_FINEST, float((high - low).max()) / 2 / _REACH)
     steps = np.full(places.shape, ABSENT, np.int16)
-    moved = np.round((places[there] - (low + high) / 2) / step)
-    steps[there] = np.clip(moved, -_REACH, _REACH).astype(np.int16)
+    moved = np.round((places[present] - (low + high) / 2) / step)
+    steps[present] = np.clip(moved, -_REACH, _REACH).astype(np.int16)
     return steps, step

@@ -156,16 +156,16 @@ def _packed(column: np.ndarray) -> str:
 
 def _view(movie: Movie) -> list[float]:
     """West, south, east and north of what is shown at first: without the few who are far away."""
-    there = movie.positions[movie.positions[..., 0] != ABSENT]
-    if not len(there):
+    shown = movie.positions[movie.positions[..., 0] != ABSENT]
+    if not len(shown):
         return [-100, -100, 100, 100]
-    low, high = np.quantile(there, _EDGE, axis=0), np.quantile(there, 1 - _EDGE, axis=0)
+    low, high = np.quantile(shown, _EDGE, axis=0), np.quantile(shown, 1 - _EDGE, axis=0)
     return [float(v) for v in (*low, *np.maximum(high, low + 40))]
 
 
 def _in_words(movie: Movie) -> str:
-    where = "A map" if movie.located else "A circle"
-    return f"{where} of {number(len(movie.ids))} devices over the day; their colour is the accuracy of their models."
+    kind = "A map" if movie.located else "A circle"
+    return f"{kind} of {number(len(movie.ids))} devices over the day; their colour is the accuracy of their models."
 
 
 def _note(movie: Movie, shown: int) -> str:

@@ -114,8 +114,8 @@ class TourRecord:
         """The accuracy of each initial model as its device knows it (on its probe); NaN where it does not look."""
         found = self.initial.of("score") if self.initial is not None else None
         scores = np.full(len(self.ids), math.nan) if found is None else found.copy()
-        told, first = np.unique(self.exchanges.taker, return_index=True)
-        return _filled(scores, told, self.exchanges.before[first])
+        takers, first = np.unique(self.exchanges.taker, return_index=True)
+        return _filled(scores, takers, self.exchanges.before[first])
 
     @cached_property
     def mean_score(self) -> np.ndarray:

@@ -1,6 +1,6 @@
-"""What a tour is given: devices and their contacts, who cares about what, who lies, what an exchange costs.
+"""The fixed parts of an encounter run: devices and their contacts, interests, liars, and costs of an exchange.
 
-None of it changes from slot to slot; what changes is in `state`.
+None of it changes from slot to slot; `state` holds what changes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Scenario:
         self.settings, self.policy, self.limits = settings, federation.exchange, federation.policy
         self.strategy, self.task, self.seed = federation.strategy, federation.task, federation.seed
         if "tally" not in self.task.provides:
-            raise ConfigError(f"{type(self.task).__name__} cannot tell how good a model is class by class (no tally)")
+            raise ConfigError(f"{type(self.task).__name__} cannot measure a model class by class (no tally)")
         if settings.slots > 1 and self.policy.delegates:
             raise ConfigError("set topology.slots = 1 with a policy that delegates: devices train in every slot")
         self._client, self._clients = federation.client, len(federation.population)
@@ -50,7 +50,7 @@ class Scenario:
         liars = rng_for(self.seed, "liars").permutation(self._clients)[: round(settings.liars * self._clients)]
         self.liars = np.isin(np.arange(len(self.ids)), liars)
 
-    # ---- what devices hold and care about
+    # ---- what devices hold and need
 
     @cached_property
     def areas(self) -> Areas:

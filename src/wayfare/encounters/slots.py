@@ -266,9 +266,9 @@ def _best_offers(columns: Columns, meeting: Meeting, asks: np.ndarray, predicted
     gain = np.where(asks, np.nan_to_num(predicted - columns["score"][meeting.me]), -np.inf)
     half = len(gain) // 2
     either = np.maximum(gain[:half], gain[half:])
-    asked = np.flatnonzero(either > -np.inf)
+    candidates = np.flatnonzero(either > -np.inf)
     pairs = np.column_stack([meeting.me[:half], meeting.peer[:half]])
-    kept = asked[matching(pairs[asked], -either[asked])]
+    kept = candidates[matching(pairs[candidates], -either[candidates])]
     return np.concatenate([kept, kept + half])
 
 

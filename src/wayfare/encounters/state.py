@@ -62,7 +62,7 @@ class EncounterState:
         self.columns["joules"] = np.zeros(count)
 
     def restore(self, checkpoint: Bundle) -> None:
-        """Be what this checkpoint says."""
+        """Restore the state of this checkpoint."""
         self._base = int(checkpoint.values["base_row"]), int(checkpoint.values["base_check"])
         self.columns = {name: column.numpy().copy() for name, column in checkpoint[COLUMNS].items()}
 
@@ -104,7 +104,7 @@ class EncounterState:
         return self._rows.put(state)
 
     def set_model(self, device: int, state: Bundle | StoredModel) -> None:
-        """Give a device another state. What it got since the last checkpoint is of no use any more."""
+        """Give a device another state; the one it got since the last checkpoint can be freed."""
         old = int(self.columns["row"][device])
         row, check = self.store(state) if isinstance(state, Bundle) else state
         self.columns["row"][device], self.columns["check"][device] = row, check
@@ -112,12 +112,12 @@ class EncounterState:
             self._rows.release(old)
 
     def discard(self, state: Bundle | StoredModel) -> None:
-        """No device wants this one."""
+        """Free a state that no device has."""
         if isinstance(state, tuple):
             self._rows.release(state[0])
 
     def mean(self, one: int, other: int) -> Bundle | None:
-        """What both have after they meet, where merging is a mean; None if a closer look is needed at the gate."""
+        """The common model of two devices if merging is a mean; None if the gate must check it in detail."""
         scenario = self.scenario
         if not self._averages or scenario.liars[one] or scenario.liars[other]:
             return None

@@ -1,4 +1,4 @@
-"""Traces as they are passed around, read into rows; `traces` makes one thing of them, `trace_sources` finds them."""
+"""Reading trace files of the usual formats into rows; `trace_sources` finds the files, `traces` combines the rows."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def read(path: Path, problems: Problems) -> list[Fixes] | list[Meetings]:
                 _table(source, problems)
         raise DataError(f"no traces: {EXPECTED}", path)
     for source in strangers:
-        problems.add(f"not a trace: {EXPECTED}", source.name, remedy="remove or mend it")
+        problems.add(f"not a trace: {EXPECTED}", source.name, remedy="remove or correct it")
     if (fixes and meetings) or len({(found.geographic, found.dated) for found in fixes}) > 1:
         raise DataError("holds traces of several kinds", path, remedy="give one file, or put each kind in its folder")
     return meetings or fixes
@@ -181,12 +181,12 @@ def _plain(
         if not (fields := fields_of(text)):
             continue
         if not len(parsers) <= len(fields) <= len(parsers) + more:
-            problems.add(f"{len(fields)} fields, expected {names}", source.name, line, remedy="mend the line")
+            problems.add(f"{len(fields)} fields, expected {names}", source.name, line, remedy="correct the line")
             continue
         try:
             rows.append([parse(field) for parse, field in zip(parsers, fields)])
         except ValueError as error:
-            problems.add(f"{error}, in a line of {names}", source.name, line, remedy="mend or remove the line")
+            problems.add(f"{error}, in a line of {names}", source.name, line, remedy="correct or remove the line")
             continue
         lines.append(line)
     return rows, lines
@@ -241,7 +241,7 @@ def _gpx(source: TraceSource, problems: Problems) -> Fixes:
             rows.append((_seconds(point.time), *place))
             lines.append(line)
         except ValueError as error:
-            problems.add(str(error), source.name, line, "trkpt", "mend or remove the point")
+            problems.add(str(error), source.name, line, "trkpt", "correct or remove the point")
     numbers = np.array(rows, float).reshape(-1, 3)
     return _one_device(source.name, numbers[:, 0], numbers[:, 1:], lines, geographic=True)
 
@@ -352,7 +352,7 @@ def _nearest_name(visits: TraceSource, places: Sequence[TraceSource]) -> TraceSo
     """The table of places whose name begins most like the visits'."""
     if not places:
         remedy = "put the table of attractions (poi, lat, lon) beside it"
-        raise DataError("who was where, but not where that is", visits.name, remedy=remedy)
+        raise DataError("the visits have no table with the positions of the attractions", visits.name, remedy=remedy)
     return max(places, key=lambda source: _alike(source.name.name, visits.name.name))
 
 

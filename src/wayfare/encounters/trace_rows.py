@@ -64,10 +64,10 @@ def usable(part: Fixes, max_speed: float, problems: Problems) -> Fixes:
             problems.add(what, part.file, line, "time", "sort its rows by time, and remove the second of a time")
         elif wrong[row]:
             what = f"{distance[row] / 1000:.0f} km from where most are"
-            problems.add(what, part.file, line, remedy="mend or remove the line")
+            problems.add(what, part.file, line, remedy="correct or remove the line")
         else:
             what = f"{device!r} would have to move at {speeds[row]:.0f} m/s, more than {max_speed:g}"
-            problems.add(what, part.file, line, remedy="mend or remove the line, or allow a higher max_speed")
+            problems.add(what, part.file, line, remedy="correct or remove the line, or allow a higher max_speed")
     return _chosen(part, ~wrong & (speeds == 0))
 
 

@@ -121,7 +121,7 @@ def load(
         raise DataError(f"no row that can be used{reason}", path)
     for part in found:
         if not len(part.times):
-            problems.add("no row that can be used", part.file, remedy="mend or remove the file")
+            problems.add("no row that can be used", part.file, remedy="correct or remove the file")
     days = Days(slot, window, fold)
     meetings = [part for part in used if isinstance(part, Meetings)]
     if meetings:

@@ -1,6 +1,6 @@
 """Hashing: pictures are found by words and texts by pictures, through short binary codes.
 
-Learnt are two encoders, of pictures and of texts, whose outputs have equal signs where a picture and a text share a
+Two encoders are trained, for pictures and for texts. Their outputs have equal signs if a picture and a text share a
 label. The signs are the code, so a search compares a few bytes per photo. The papers, and where their equations are:
 
     DCMH (Jiang and Li, 2017)      J, similar outputs for similar pairs                     dcmh.py

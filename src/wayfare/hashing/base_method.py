@@ -1,4 +1,4 @@
-"""What a base method says: what is learnt from a batch, and what is updated after a pass. DCMH and SHDCH are two."""
+"""The interface of base methods: the loss of a batch, and what is updated after a pass. DCMH and SHDCH are two."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from wayfare.hashing.buffers import Buffers
 
 
 class BaseMethod:
-    """A hashing method without federation; extend it for one of your own."""
+    """A hashing method without federation; extend it for your own."""
 
     def class_codes(self, bits: int, levels: Sequence[int]) -> Tensor | None:
         """Codes of the classes of all levels to begin with, float32 (bits, C); None where a method has none."""
         return None
 
     def begin(self, buffers: Buffers) -> None:
-        """Fill in what the method keeps beside the outputs, before a client's first step."""
+        """Initialise what the method stores in addition to the outputs, before a client's first step."""
 
     def outputs(self, features: Tensor) -> Tensor:
         """A view's outputs as the paper's F and G have them."""
@@ -28,7 +28,7 @@ class BaseMethod:
         raise NotImplementedError
 
     def settle(self, buffers: Buffers, outputs: Sequence[Tensor], within: Tensor | None, share: float) -> None:
-        """Update what is kept beside B after a pass.
+        """Update what is stored in addition to B after a pass.
 
         `outputs` are F and G, `within` (C1, C2) says which fine class belongs to which coarse one, and `share` is the
         part of all devices' pairs that this client has.

@@ -1,4 +1,4 @@
-"""What a device knows of all its pairs while it trains: F, G and B of the papers, and the codes of classes."""
+"""What a device stores about all its pairs while it trains: F, G and B of the papers, and the class codes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Buffers:
 
     @torch.no_grad()
     def write(self, view: str, rows: Tensor, raw: Tensor) -> None:
-        """Put down what has just been computed of these rows."""
+        """Store the outputs just computed for these rows."""
         fresh = self.net.enhance(view, raw.detach())
         self._sums[view] = self.rest(view, rows) + fresh.double().sum(0)
         self.features[view][rows] = fresh

@@ -3,17 +3,17 @@
     codes.json       what is in it, the model's name, and a checksum of each of the other files
     codes.bin        a row of packed bits for each item, see tasks.hash.ranking.pack
     ids.txt          a line for each item
-    metadata.jsonl   a line of JSON for each item, whatever the caller wants to know of it again
+    metadata.jsonl   a line of JSON for each item, with whatever the caller wants to store
 
-The last three only ever grow, and what counts is what codes.json says: it is replaced in one step after the rest is on
-the disk. Of several rows with the same id the last one counts. So whoever has the index open is not disturbed by items
-being added, and work that is interrupted leaves an index of everything up to the last part.
+The last three files only grow, and codes.json says how much of them is valid: it is replaced atomically after the rest
+is on disk. Of several rows with the same id the last one counts. So readers are not disturbed while items are added,
+and an interrupted process leaves an index of everything up to the last part.
 
-Codes are comparable under one model only. Its name is for the caller to make, of everything that changes codes: the
-weights, and what else the network knows, such as FedCAFE's memory (`core.bundle.digest` of the whole state dict).
+Codes are comparable only within one model. The caller provides its name, made of everything that affects codes: the
+weights, and other state of the network such as FedCAFE's memory (`core.bundle.digest` of the whole state dict).
 
-Every code is compared: of a million codes of 64 bits a query takes faiss a millisecond, less than any network takes to
-make the query's code, so that there is nothing to be gained from an index that finds nearly all of the nearest.
+Every code is compared. With a million codes of 64 bits, faiss needs a millisecond per query, less than any network
+needs to encode the query, so an approximate index would gain nothing.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _NEWLINE = 10
 
 
 @dataclass(frozen=True)
-class Kept:
-    """How much of a file counts, and its checksum."""
+class CommittedBytes:
+    """How many bytes of a file are valid, and their checksum."""
 
     size: int = 0
     crc: int = 0
 
-    def with_more(self, content: bytes) -> Kept:
-        return Kept(self.size + len(content), zlib.crc32(content, self.crc))
+    def with_more(self, content: bytes) -> CommittedBytes:
+        return CommittedBytes(self.size + len(content), zlib.crc32(content, self.crc))
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,13 @@ class CodeFacts:
     run: str  # the name of the run that trained it
     width: int  # bytes of a code
     rows: int = 0
-    codes: Kept = Kept()
-    ids: Kept = Kept()
-    metadata: Kept = Kept()
+    codes: CommittedBytes = CommittedBytes()
+    ids: CommittedBytes = CommittedBytes()
+    metadata: CommittedBytes = CommittedBytes()
     format: int = FORMAT
 
     @property
-    def files(self) -> dict[str, Kept]:
+    def files(self) -> dict[str, CommittedBytes]:
         return {CODES: self.codes, IDS: self.ids, METADATA: self.metadata}
 
 
@@ -136,7 +136,7 @@ class Codes:
             what = f"{codes.dtype} of shape {codes.shape}"
             raise ValueError(f"codes to be found must be rows of {self.facts.width} packed bytes, not {what}")
         if k < 1:
-            raise ConfigError(f"the nearest {k} were asked for: ask for at least 1")
+            raise ConfigError(f"k = {k}: expected at least 1")
         threads = torch.get_num_threads()
         faiss.omp_set_num_threads(max(1, min(threads, len(codes))))  # a query never has more than one
         try:
@@ -164,10 +164,10 @@ class Codes:
 
 
 def add(folder: Path | str, model: str, run: str, parts: Iterable[CodePart]) -> AddedCodes:
-    """Put items into the index in this folder, which is made where there is none; each part counts once it is written.
+    """Add items to the index in this folder, which is created if there is none; each part is committed once written.
 
-    `model` is the digest of the model that made the codes, `run` a name for it in messages. Items that are there with
-    the same code and metadata are kept as they are; those with others take the place of the former.
+    `model` is the digest of the model that made the codes, `run` a name for it in messages. Items that exist with the
+    same code and metadata are kept; items with a different code or metadata replace the old ones.
     """
     folder = Path(folder)
     with held(folder, {FACTS, CODES, IDS, METADATA}):
@@ -239,7 +239,7 @@ def _clear(folder: Path, facts: CodeFacts) -> None:
 
 
 def _appended(folder: Path, facts: CodeFacts, rows: Mapping[str, tuple[bytes, bytes]]) -> CodeFacts:
-    """Write to the end of every file, then make it count."""
+    """Append to every file, then commit by replacing codes.json."""
     contents = {
         CODES: b"".join(code for code, _ in rows.values()),
         IDS: b"".join(_bytes_of(id) + b"\n" for id in rows),
@@ -265,7 +265,7 @@ def _encoded(facts: CodeFacts) -> bytes:
 
 
 def _read_facts(folder: Path) -> CodeFacts:
-    """What codes.json says, if every byte of it is as it was written."""
+    """The content of codes.json, if its checksum matches."""
     file = folder / FACTS
     try:
         data = file.read_bytes()
@@ -282,13 +282,13 @@ def _read_facts(folder: Path) -> CodeFacts:
         raise StoreError(f"{file} is damaged: {error}; make the index again in another folder") from error
 
 
-def _checked(file: Path, kept: Kept) -> np.ndarray:
-    """The bytes of a file that count, in their place and read-only, if they are as they were written."""
+def _checked(file: Path, kept: CommittedBytes) -> np.ndarray:
+    """The valid bytes of a file, memory-mapped and read-only, if their checksum matches."""
     remedy = "restore it, or make the index again in another folder"
     try:
         found = file.stat().st_size
         if found < kept.size:
-            raise StoreError(f"{file} is damaged: {found:,} bytes, where {FACTS} speaks of {kept.size:,}; {remedy}")
+            raise StoreError(f"{file} is damaged: {found:,} bytes, but {FACTS} says {kept.size:,}; {remedy}")
         content: np.ndarray = np.memmap(file, np.uint8, "r", shape=(kept.size,)) if kept.size else np.empty(0, np.uint8)
     except (OSError, ValueError) as error:
         raise StoreError(f"{file} is damaged: {error}; {remedy}") from error

@@ -1,8 +1,8 @@
-"""A trained hashing model, taken out of its run: codes of texts and of photos, and a name for all that makes them.
+"""A trained hashing model from a run: codes of texts and photos, and a digest of everything that affects them.
 
-The name (`HashModel.digest`) is made of everything that changes a code: all weights, FedCAFE's memory among them, the
-frozen network before the encoder of pictures, the vocabulary, and the settings of both networks. Codes are only
-comparable under one name. A packed model has all of this in it, so that neither the run nor its data is needed again.
+The digest (`HashModel.digest`) covers everything that changes a code: all weights, including FedCAFE's memory, the
+frozen network before the image encoder, the vocabulary, and the settings of both networks. Codes are comparable only
+if the digests are equal. A packed model contains all of this, so that neither the run nor its data is needed again.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def pairs_of(found: Trained[Hashing]) -> Paired:
     try:
         pairs = found.task.pairs
     except DataError as error:
-        remedy = "a model knows its words by them; if they were moved, say where they are with --data"
+        remedy = "the model takes its words from them; if they were moved, say where they are with --data"
         raise DataError(f"the pairs that {found.record.name!r} was trained on: {error}", remedy=remedy) from error
     samples = found.record.partition.get("provenance", {}).get("samples", len(pairs.train))
     if samples != len(pairs.train):

@@ -73,7 +73,7 @@ class FrozenImages(ImageSide):
 
     def __post_init__(self) -> None:
         if self.side < SMALLEST:
-            raise ConfigError(f"model.image.side = {self.side}: at least {SMALLEST} pixels")
+            raise ConfigError(f"model.image.side = {self.side}: expected at least {SMALLEST} pixels")
         _check_hidden("image", self.hidden)
 
     @property
@@ -165,7 +165,7 @@ class GivenImages(ImageSide):
 
 def _check_hidden(side: str, hidden: int) -> None:
     if hidden < 0:
-        raise ConfigError(f"model.{side}.hidden = {hidden}: at least 0")
+        raise ConfigError(f"model.{side}.hidden = {hidden}: expected at least 0")
 
 
 def _pictures(pairs: Paired) -> PairPictures:

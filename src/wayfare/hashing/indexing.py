@@ -52,7 +52,7 @@ def model_for(found: Trained[Hashing], out: Path) -> HashModel:
         model = unpack(out / MODEL)
         if model.trained == found.record.model_sha256 and model.recipe == found.record.recipe:
             return model
-    except StoreError:  # there is none, or it is damaged: it will be written anew
+    except StoreError:  # missing or damaged: it is written again
         pass
     return load_hash_model(found)
 

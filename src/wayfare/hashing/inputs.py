@@ -27,7 +27,7 @@ class PairInputs:
         self._reader: Reader | None = None
 
     def prepare(self, progress: Progress) -> None:
-        """Do all that takes long."""
+        """Do everything that takes long."""
         self._read_pairs(progress)
         self._read_images(progress)
 

@@ -31,7 +31,7 @@ class BagOfWords(TextSide):
 
     def __post_init__(self) -> None:
         if self.hidden < 0:
-            raise ConfigError(f"model.text.hidden = {self.hidden}: at least 0")
+            raise ConfigError(f"model.text.hidden = {self.hidden}: expected at least 0")
 
     def encoder(self, pairs: Paired, bits: int) -> nn.Module:
         return Layers(pairs.bags.shape[1], self.hidden, bits)
@@ -55,7 +55,7 @@ class PairEncoders(Model):
 
     def __post_init__(self) -> None:
         if self.bits < 1:
-            raise ConfigError(f"model.bits = {self.bits}: at least 1")
+            raise ConfigError(f"model.bits = {self.bits}: expected at least 1")
 
     def network(self, pairs: Paired, class_codes: Tensor | None = None) -> Encoders:
         """Untrained, for texts and pictures as these pairs have them."""

@@ -84,7 +84,7 @@ def _short(layer: nn.Linear, inputs: Tensor) -> Tensor:
 
 
 def small(layer: nn.Linear) -> None:
-    """Weights and biases anew, 0.01 N(0, 1)."""
+    """Initialise weights and biases with 0.01 N(0, 1)."""
     nn.init.normal_(layer.weight, 0, 0.01)
     nn.init.normal_(layer.bias, 0, 0.01)
 

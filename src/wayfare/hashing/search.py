@@ -4,9 +4,9 @@
     photos, texts       the codes of either view, each as `code_index` keeps them; one of the two may be absent
     pictures            small pictures, of data that keeps its own in arrays
 
-What is nearest by Hamming distance comes first. Codes are short and many are equally far, so among those the `score`
-decides: how well the code agrees with the numbers that the query's own code is the signs of, where a number counts by
-its size; 1 if all signs agree, -1 if none does. What is equal in that too comes in the order of ids.
+Results are ordered by Hamming distance. Codes are short and many have the same distance; these are ordered by `score`:
+how well the code agrees with the query's real-valued output, weighted by the size of each number; 1 if all signs agree,
+-1 if none does. Results that are equal in both are ordered by id.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def search(index: SearchIndex, queries: Iterable[Query], k: int = 10, find: View
     import faiss  # noqa: F401 (to load it is no part of the search)
 
     if k < 1:
-        raise ConfigError(f"k = {k}: at least one result")
+        raise ConfigError(f"k = {k}: expected at least one result")
     if find is not None and find not in index.codes:
         only = next(iter(index.codes))
         raise ConfigError(f"{index.folder} has no {find}, only {only}: leave out --find, or add some")

@@ -53,7 +53,7 @@ class SHDCH(BaseMethod):
 
     def __post_init__(self) -> None:
         if self.sweeps < 1:
-            raise ConfigError(f"task.base.sweeps = {self.sweeps}: at least 1")
+            raise ConfigError(f"task.base.sweeps = {self.sweeps}: expected at least 1")
         for name in ("gamma", "eta", "alpha", "beta"):
             if not 0 <= (value := getattr(self, name)) < float("inf"):
                 raise ConfigError(f"task.base.{name} = {value}: expected a weight, at least 0")

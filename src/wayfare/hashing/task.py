@@ -6,7 +6,7 @@ encoders learn by a base method to give numbers whose signs are codes, near each
     labels     where there are two levels, the fine one says what is relevant; SHDCH learns from both
     protocol   MAP of queries against the retrieval set, both ways, over the whole list; ties at their expectation
 
-A local pass is a phase of batches of one view and then one of the other, each batch drawn anew: floor(n / batch_size)
+A local pass is a phase of batches of one view and then one of the other, each batch drawn afresh: floor(n / batch_size)
 of each, at least one. A device that forgets everything between rounds begins each by encoding all its pairs once.
 `training.iterations` counts steps of both views: with few of them only order = "alternate" trains both.
 """

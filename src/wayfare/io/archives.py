@@ -1,9 +1,9 @@
-"""Unpacking zip and tar files from strangers: all of an archive, or nothing.
+"""Unpacking untrusted zip and tar files: all of an archive, or nothing.
 
-Every name is checked before the first byte is written. An archive that would write outside its folder, that holds a
-link or a device, in which two names would become one file (also where upper and lower case are the same), or that grows
-beyond the limits, is refused as a whole. The rest is unpacked beside the target and renamed, so the target is complete
-or absent. Sizes that an archive declares are believed only as a reason to refuse; what is written is counted too.
+Every name is checked before the first byte is written. An archive is refused as a whole if it would write outside its
+folder, holds a link or a device, has two names that would become one file (also on a file system that ignores case), or
+exceeds the limits. Everything else is unpacked next to the target and then renamed, so the target is either complete or
+absent. The sizes that an archive declares can only lead to a refusal; the bytes that are written are counted as well.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_FILES = 500_000
 MAX_BYTES = 50 * 2**30
 MAX_RATIO = 100.0
 _ALWAYS_ALLOWED = 2**20  # a ratio says nothing about an archive this small
-_LARGEST_READ = 2**16  # tar reads a long name in one go, however long it says it is, and is slow to take it apart
+_LARGEST_READ = 2**16  # tarfile reads a long name in one call, whatever its declared length, and parses it slowly
 _CHUNK = 2**15
 _UNREADABLE = (  # what zipfile, tarfile and gzip raise on damaged bytes
     zipfile.BadZipFile,
@@ -60,7 +60,7 @@ class _Entry:
 class _Limits:
     files: int
     bytes: int
-    why: str  # which of the two limits on bytes is the lower one
+    why: str  # which of the two limits on bytes applies
 
 
 def unpack(
@@ -71,9 +71,9 @@ def unpack(
     max_bytes: int = MAX_BYTES,
     max_ratio: float = MAX_RATIO,
 ) -> int:
-    """Unpack a .zip, .tar or .tar.gz into the new folder `into`; returns how many files it holds.
+    """Unpack a .zip, .tar or .tar.gz into the new folder `into`; return the number of files in it.
 
-    A DataError means that nothing was written. `max_ratio` bounds what comes out by the size of the archive.
+    A DataError means that nothing was written. `max_ratio` limits the unpacked size to a multiple of the archive's.
     """
     if not archive.is_file():
         raise DataError("no such file", file=archive)
@@ -84,7 +84,7 @@ def unpack(
     limits = _Limits(max_files, min(max_bytes, by_ratio), why)
     try:
         with _entries(archive, limits, listing=True) as entries:
-            plan = _plan(entries, limits)  # the first look: nothing is written yet
+            plan = _plan(entries, limits)  # the first pass: nothing is written yet
         with _entries(archive, limits, listing=False) as entries:
             _write_all(entries, plan, into, limits)
     except DataError as error:
@@ -96,7 +96,7 @@ def unpack(
     return sum(1 for _, folder in plan.values() if not folder)
 
 
-# ---- What is in it
+# ---- Listing
 
 
 @contextmanager
@@ -137,7 +137,7 @@ def _zip_entries(archive: zipfile.ZipFile) -> Iterator[_Entry]:
 
 
 def _tar_entries(archive: tarfile.TarFile) -> Iterator[_Entry]:
-    # one member at a time: what is wrong is found before the file after it is unpacked to be skipped
+    # one member at a time, so that a fault is found before later files have to be decompressed to skip them
     while (info := archive.next()) is not None:
         if info.type not in (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE) or info.issparse():
             raise DataError(f"{info.name!r} is a link, a device or a file with holes")
@@ -152,7 +152,7 @@ def _tar_file(archive: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
 
 
 class _Bounded(io.RawIOBase):
-    """A file that gives no more than the limit, in all and at once."""
+    """A file that limits the size of one read and the number of bytes read in all."""
 
     def __init__(self, file: IO[bytes], limits: _Limits, listing: bool) -> None:
         self._file, self._limits, self._listing = file, limits, listing
@@ -166,7 +166,7 @@ class _Bounded(io.RawIOBase):
         data = self._file.read(size)
         # while listing, only headers are read; tarfile takes quadratic time over a run of digits (12 s for 64 KiB)
         if self._listing and re.search(rb"\d{256}", data):
-            raise DataError("a header that no tar program writes")
+            raise DataError("a tar header with a number of more than 255 digits")
         return data
 
     def seek(self, offset: int, whence: int = 0) -> int:
@@ -178,11 +178,11 @@ class _Bounded(io.RawIOBase):
         return self._file.tell()
 
 
-# ---- Whether it is allowed
+# ---- Checking
 
 
 def _plan(entries: Iterator[_Entry], limits: _Limits) -> dict[str, tuple[str, bool]]:
-    """Every path that would come to be, under its name regardless of case: the path, and whether it is a folder."""
+    """Every path that would be created, keyed by its case-folded name: the path, and whether it is a folder."""
     seen: dict[str, tuple[str, bool]] = {}
     total = 0
     for count, entry in enumerate(entries, start=1):
@@ -214,18 +214,18 @@ def _claim(seen: dict[str, tuple[str, bool]], path: str, folder: bool) -> None:
 
 
 def _parts(name: str) -> list[str]:
-    """The folders and the file of a name, which must stay below the target."""
+    """Split a name into folders and file; raise if it would leave the target folder."""
     if name.startswith("/") or re.match(r"[A-Za-z]:", name):
         raise DataError(f"{name!r} is an absolute path")
     if "\\" in name or any(unicodedata.category(letter) == "Cc" for letter in name):
         raise DataError(f"{name!r} has a backslash or a control character in it")
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts:
-        raise DataError(f"{name!r} leads out of the folder")
+        raise DataError(f"{name!r} points outside the folder")
     if any("\ud800" <= letter <= "\udfff" for letter in name):
         raise DataError(f"{name!r} is not a name in UTF-8")
     if any(len(part.encode()) > 255 for part in parts) or len(name) > 1024 or len(parts) > 32:
-        raise DataError(f"{name[:60]!r}... is too long for a name")
+        raise DataError(f"the name {name[:60]!r}... is too long")
     return parts
 
 
@@ -233,7 +233,7 @@ def _too_much(limits: _Limits) -> DataError:
     return DataError(f"it unpacks to more than {limits.bytes} bytes, the limit {limits.why}")
 
 
-# ---- Writing it
+# ---- Writing
 
 
 def _write_all(entries: Iterator[_Entry], plan: dict[str, tuple[str, bool]], into: Path, limits: _Limits) -> None:
@@ -257,7 +257,7 @@ def _write_all(entries: Iterator[_Entry], plan: dict[str, tuple[str, bool]], int
 def _write(entry: _Entry, target: Path, left: int, limits: _Limits) -> int:
     target.parent.mkdir(parents=True, exist_ok=True)
     written = 0
-    with entry.open() as source, target.open("xb") as file:  # fresh files: modes, owners and dates are not taken over
+    with entry.open() as source, target.open("xb") as file:  # new files: modes, owners and dates are not copied
         while chunk := source.read(_CHUNK):
             written += len(chunk)
             if written > left:

@@ -1,7 +1,7 @@
-"""Where derived data is kept, and how it gets there whole.
+"""The cache of derived data, written atomically.
 
 A data set in the cache is a folder of plain `.npy` files. Readers map them into memory, so worker processes share the
-pages. A folder is written beside its final name, synced, and renamed: it is there complete or not at all.
+pages. A folder is written under a temporary name, synced and then renamed: it is either complete or absent.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def cache_dir() -> Path:
 
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path | None]:
-    """Hold the right to make `target`: yields an empty folder that takes its name afterwards, or None where it exists.
+    """Lock `target` and yield an empty folder that is renamed to it afterwards; yield None if `target` exists.
 
-    A second process that wants the same folder waits here for the first and then gets None. If the block raises,
-    nothing is left; if the process is killed, the next one clears the rest away.
+    A second process that needs the same folder waits here for the first and then gets None. If the block raises,
+    nothing is left behind; if the process is killed, the next one removes what it left.
     """
     part = target.with_name(target.name + ".part")
     try:
@@ -46,7 +46,7 @@ def new_folder(target: Path) -> Iterator[Path | None]:
     except OSError as error:
         raise _unwritable(target.parent, error) from error
     with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel lets go of it however the process ends
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel releases it however the process ends
         if target.exists():
             yield None
             return
@@ -60,7 +60,7 @@ def new_folder(target: Path) -> Iterator[Path | None]:
 
 
 def write_array(path: Path, array: np.ndarray, rows: np.ndarray | None = None) -> None:
-    """Write `array`, or those of its rows, to a .npy file in one step; little memory is used however large it is."""
+    """Write `array`, or the given rows of it, to a .npy file atomically, with little memory even for a large array."""
     part = path.with_name(path.name + ".part")
     count = len(array) if rows is None else len(rows)
     try:
@@ -90,7 +90,7 @@ def read_array(path: Path) -> np.ndarray:
 
 
 def write_facts(folder: Path, classes: tuple[str, ...], skipped: tuple[Skipped, ...] = ()) -> None:
-    """The names that belong to a pair of `<part>_images.npy` and `<part>_labels.npy`."""
+    """Write the class names that belong to `<part>_images.npy` and `<part>_labels.npy`."""
     facts = {"classes": list(classes), "skipped": [list(item) for item in skipped]}
     try:
         (folder / _FACTS).write_text(json.dumps(facts, indent=1), encoding="utf-8")
@@ -99,7 +99,7 @@ def write_facts(folder: Path, classes: tuple[str, ...], skipped: tuple[Skipped, 
 
 
 def write_pair(folder: Path, train: Pictures, test: Pictures) -> None:
-    """Keep a data set in `folder` in the form that `read_pair` reads."""
+    """Write a data set to `folder` in the format that `read_pair` reads."""
     for part, pictures in (("train", train), ("test", test)):
         write_array(folder / f"{part}_images.npy", pictures.images)
         write_array(folder / f"{part}_labels.npy", pictures.labels)
@@ -107,12 +107,12 @@ def write_pair(folder: Path, train: Pictures, test: Pictures) -> None:
 
 
 def is_pair(folder: Path) -> bool:
-    """Does the folder hold a data set in our own form?"""
+    """Whether the folder holds a data set written by `write_pair`."""
     return (folder / _FACTS).is_file()
 
 
 def read_pair(folder: Path) -> tuple[Pictures, Pictures]:
-    """Training and test pictures, memory-mapped; the files left out are listed with the training part."""
+    """Training and test pictures, memory-mapped; skipped files are listed with the training pictures."""
     classes, skipped = _read_facts(folder / _FACTS)
     parts = []
     for part in ("train", "test"):
@@ -134,7 +134,7 @@ def _read_facts(path: Path) -> tuple[tuple[str, ...], tuple[Skipped, ...]]:
     except FileNotFoundError as error:
         raise DataError("no such file", file=path) from error
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DataError(f"does not hold the names of the classes: {error}", file=path) from error
+        raise DataError(f"cannot read the class names: {error}", file=path) from error
 
 
 def _make(folder: Path) -> None:
@@ -156,7 +156,7 @@ def _publish(part: Path, target: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Bring a file or a folder's names to the disk."""
+    """Flush a file, or a folder's entries, to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -165,5 +165,5 @@ def sync(path: Path) -> None:
 
 
 def _unwritable(path: Path, error: OSError) -> DataError:
-    remedy = "free some space there, or set WAYFARE_CACHE to a folder that can be written"
+    remedy = "free some space there, or set WAYFARE_CACHE to a writable folder"
     return DataError(f"cannot be written: {error.strerror or error}", file=path, remedy=remedy)

@@ -1,8 +1,8 @@
-"""Photographs by their place in a list: decoded once and kept in the cache, or read from their files each time.
+"""Photographs by their index in a list: decoded once and cached, or read from their files each time.
 
-A cached set is one array of pictures of one size, mapped into memory, under a key made of the files' names, sizes and
-dates. Files that cannot be decoded are left out of it and listed. A set that would take more room than it is allowed is
-read from its files whenever it is asked for, and is not looked through beforehand.
+A cached set is one memory-mapped array of pictures of equal size. Its key is made of the files' names, sizes and dates.
+Files that cannot be decoded are left out and listed. A set that would exceed its space in the cache is read from its
+files on every access, and is not checked beforehand.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from wayfare.io.findings import Progress
 from wayfare.io.images import decode_all
 from wayfare.io.pictures import Skipped
 
-_FORM = 1  # of the cache: raise it when decoding changes
+_FORM = 1  # version of the cache format: raise it when decoding changes
 _CHUNK = 512  # pictures in memory at a time
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """Pictures of one size. `kept` are their places in the list of files that was asked for."""
+    """Pictures of one size. `kept` are their indices in the requested list of files."""
 
     files: Sequence[Path]
     size: tuple[int, int]
@@ -41,7 +41,7 @@ class Decoded:
         return len(self.kept)
 
     def __getitem__(self, rows: np.ndarray) -> np.ndarray:
-        """uint8 (n, H, W, 3), an array of the caller's own."""
+        """A new uint8 array (n, H, W, 3), which the caller may change."""
         if self.rows is None:
             return decode_all([self.files[row] for row in self.kept[rows]], self.size, strict=True)[0]
         found: np.ndarray = self.rows[rows]
@@ -55,7 +55,7 @@ def decoded(
     room: float = 2**33,
     progress: Progress | None = None,
 ) -> Decoded:
-    """The pictures of these files below `root`, (H, W) = `size`, in a cache of at most `room` bytes."""
+    """The pictures of these files below `root`, resized to (H, W) = `size`, with a cache of at most `room` bytes."""
     key = key_of(root, files, [_FORM, *size])
     if len(files) * size[0] * size[1] * 3 > room:
         return Decoded(files, size, kept=np.arange(len(files)), skipped=(), key=key, rows=None)
@@ -63,20 +63,20 @@ def decoded(
     _make(target, files, size, progress)
     try:
         return _read(target, files, size)
-    except DataError:  # the cache was damaged from outside: the photographs are still there
+    except DataError:  # the cache is damaged, but the photographs still exist
         shutil.rmtree(target, ignore_errors=True)
         _make(target, files, size, progress)
         return _read(target, files, size)
 
 
 def key_of(root: Path, files: Sequence[Path], facts: Sequence[object]) -> str:
-    """A name for what is made of these files: another one whenever a file is another."""
+    """A cache key for data derived from these files; it changes whenever one of the files changes."""
     described: list[object] = [*facts, str(root.resolve())]
     for file in files:
         try:
             found = file.stat()
             described.append([str(file.relative_to(root)), found.st_size, found.st_mtime_ns])
-        except OSError:  # a dangling link, say: decoding will list it with the reason
+        except OSError:  # such as a dangling link: decoding will list it with the reason
             described.append([str(file.relative_to(root)), -1, -1])
     return hashlib.sha256(json.dumps(described).encode()).hexdigest()[:32]
 
@@ -84,7 +84,7 @@ def key_of(root: Path, files: Sequence[Path], facts: Sequence[object]) -> str:
 def decode_to(
     target: Path, files: Sequence[Path], size: tuple[int, int], progress: Progress | None = None
 ) -> tuple[list[int], list[Skipped]]:
-    """Write the decoded pictures one after the other: through a memory map, a full disk would end the process."""
+    """Write the decoded pictures one after the other; with a memory map, a full disk would kill the process."""
     kept: list[int] = []
     broken: list[Skipped] = []
     try:
@@ -114,9 +114,9 @@ def _read(target: Path, files: Sequence[Path], size: tuple[int, int]) -> Decoded
     try:
         skipped = tuple(Skipped(*item) for item in json.loads((target / "skipped.json").read_text(encoding="utf-8")))
         if kept.ndim != 1 or kept.dtype != np.int64 or len(kept) + len(skipped) != len(files):
-            raise ValueError(f"{kept.shape} kept and {len(skipped)} left out of {len(files)} photographs")
+            raise ValueError(f"{kept.shape} decoded and {len(skipped)} left out, but there are {len(files)} files")
         shape = (len(kept), *size, 3)
         rows = np.memmap(target / "rows", np.uint8, "r", shape=shape) if len(kept) else np.empty(shape, np.uint8)
         return Decoded(files, size, kept=kept, skipped=skipped, key=target.name, rows=rows)
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise DataError(f"a damaged cache of photographs: {error}", target, remedy="delete it") from error
+        raise DataError(f"the cache of photographs is damaged: {error}", target, remedy="delete it") from error

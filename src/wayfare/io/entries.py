@@ -1,7 +1,7 @@
-"""Reading large JSON files that are one long list of entries and a few facts beside it, as psg.json is.
+"""Reading large JSON files that consist of one long list of entries and a few other values, such as psg.json.
 
-The list is read entry by entry, so that what is kept of each can be small: the whole file as Python objects would need
-ten times the memory of its text. Files may be gzipped. A file that is not JSON is a `DataError` that names the line.
+The list is read entry by entry, so that the caller can keep only what it needs: the whole file as Python objects would
+take ten times the memory of its text. Files may be gzipped. Invalid JSON is a `DataError` that names the line.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Any
 from wayfare.core.errors import DataError
 from wayfare.io.tables import decode_text
 
-MAX_BYTES = 2**30  # after unpacking; psg.json of all PSG has a tenth of it
+MAX_BYTES = 2**30  # after unpacking; the full psg.json has a tenth of it
 GZIP = b"\x1f\x8b"
 _SPACE = re.compile(r"[ \t\r\n]*")
-Each = Callable[[int, int, Any], None]  # the entry's place in the list, its line in the file, the entry
+Each = Callable[[int, int, Any], None]  # the entry's index in the list, its line in the file, the entry
 
 
 def read_entries(path: Path, key: str, each: Each) -> dict[str, Any]:
-    """Call `each` for every element of the list `key` of a JSON object; return all that the object holds besides."""
+    """Call `each` for every element of the list `key` of a JSON object; return the object's other members."""
     text = decode_text(read_bytes(path), path)
     try:
         return _Walk(text, path).object_with(key, each)
@@ -36,7 +36,7 @@ def read_entries(path: Path, key: str, each: Each) -> dict[str, Any]:
 
 
 def read_bytes(path: Path) -> bytes:
-    """What the file holds, unpacked if it is gzipped."""
+    """The content of the file, unpacked if it is gzipped."""
     try:
         if not path.is_file():
             raise DataError("no such file" if not path.exists() else "not a regular file", path)
@@ -53,7 +53,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 class _Walk:
-    """A place in a JSON text that moves on."""
+    """A parser of a JSON text that advances from value to value."""
 
     def __init__(self, text: str, path: Path) -> None:
         self.text, self.path = text, path
@@ -84,7 +84,7 @@ class _Walk:
             raise json.JSONDecodeError("Extra data", self.text, self.place)
         if not seen:
             found = ", ".join(repr(name[:40]) for name in list(facts)[:10]) or "nothing"
-            raise DataError(f"no {key!r} in it; found {found}", self.path, field=key)
+            raise DataError(f"has no {key!r}; found {found}", self.path, field=key)
         return facts
 
     def list_of(self, key: str, each: Each) -> None:
@@ -107,7 +107,7 @@ class _Walk:
         return found
 
     def found(self, mark: str) -> bool:
-        """Whether the mark is next; if it is, go past it."""
+        """Whether the mark comes next; if it does, skip it."""
         self.skip()
         if self.text.startswith(mark, self.place):
             self.place += 1

@@ -1,7 +1,7 @@
-"""What a camera wrote into a photograph: where, when, which way, by what.
+"""EXIF data of a photograph: position, time, direction and camera.
 
-A position that is missing or makes no sense is a `DataError` that names the tag. The other facts are often filled with
-nonsense by cameras that do not know them (a direction of 0/0, the year 0000): those are then simply not known.
+A position that is missing or makes no sense is a `DataError` that names the tag. Cameras often fill the other tags with
+nonsense when they do not know the value (a direction of 0/0, the year 0000): such values are treated as unknown.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ _REMEDY = "leave the photo out, or give its position in a table"
 
 
 class ExifFacts(NamedTuple):
-    """Of one photograph."""
+    """The EXIF data of one photograph."""
 
     latitude: float
     longitude: float
-    heading: float  # NaN if not known
-    captured: int | None  # milliseconds since 1970, as the camera's clock had it
+    heading: float  # NaN if unknown
+    captured: int | None  # milliseconds since 1970 by the camera's clock
     camera: str
 
 
 def read_facts(path: Path) -> ExifFacts:
-    """From the EXIF of a JPEG, PNG or WebP file."""
+    """Read the EXIF data of a JPEG, PNG or WebP file."""
     main, taken, gps = inspect(path, _tags)
     if LATITUDE not in gps and LONGITUDE not in gps:
         raise DataError("no position in its EXIF", path, field="GPSLatitude", remedy=_REMEDY)
     latitude = _degrees(path, gps, (LATITUDE, LATITUDE_REF), name="GPSLatitude", sides="NS", limit=90)
     longitude = _degrees(path, gps, (LONGITUDE, LONGITUDE_REF), name="GPSLongitude", sides="EW", limit=180)
     if latitude == 0 and longitude == 0:
-        raise DataError("its position is 0, 0: the camera knew none", path, field="GPSLatitude", remedy=_REMEDY)
+        raise DataError("the position is 0, 0: the camera had none", path, field="GPSLatitude", remedy=_REMEDY)
     heading = _real(gps.get(DIRECTION))
     camera = " ".join(filter(None, (_text(main.get(MAKE)), _text(main.get(MODEL)))))
     return ExifFacts(
@@ -51,7 +51,7 @@ def read_facts(path: Path) -> ExifFacts:
 
 
 def has_position(path: Path) -> bool:
-    """Whether the photograph says where it was taken."""
+    """Whether the EXIF data contain a position."""
     try:
         read_facts(path)
     except DataError:
@@ -67,7 +67,7 @@ def _tags(image: Image.Image) -> tuple[dict[int, Any], dict[int, Any], dict[int,
 def _degrees(
     path: Path, gps: Mapping[int, Any], tags: tuple[int, int], *, name: str, sides: str, limit: float
 ) -> float:
-    """Degrees, minutes and seconds, and on which side, as one number; `tags` are those of the value and of its side."""
+    """Degrees, minutes, seconds and hemisphere as one signed number; `tags` are those of value and hemisphere."""
     value = gps.get(tags[0])
     parts = [_real(part) for part in value] if isinstance(value, tuple | list) else [_real(value)]
     if not 1 <= len(parts) <= 3 or not all(math.isfinite(part) for part in parts):

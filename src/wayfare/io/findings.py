@@ -1,4 +1,4 @@
-"""What is wrong with a data set: raised at once, or listed while the rest is used."""
+"""Problems in a data set: raised at once, or listed while the rest of the data is used."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 from wayfare.core.errors import DataError
 
-MOST = 1_000  # problems that are kept; more are only counted
-Progress = Callable[[int, int], None]  # pictures looked at, pictures in all
+MOST = 1_000  # problems that are listed; further ones are only counted
+Progress = Callable[[int, int], None]  # pictures checked, pictures in all
 
 
 class Problems:
-    """Collects what is broken in single items of a data set; `strict` raises the first one instead."""
+    """Collects problems with single items of a data set; `strict` raises the first one instead."""
 
     def __init__(self, strict: bool = False) -> None:
         self.strict = strict
@@ -23,11 +23,11 @@ class Problems:
     def add(
         self, what: str, file: str | Path, line: int | None = None, field: str | None = None, remedy: str = ""
     ) -> None:
-        """An item that is left out: which file, line and field, what is wrong, what to do."""
+        """Record an item that is left out: file, line and field, what is wrong, and what to do."""
         self.note(DataError(what, file, line, field, remedy))
 
     def note(self, error: DataError) -> None:
-        """The same for an error that exists already."""
+        """Record an existing error."""
         if self.strict:
             raise error
         self.count += 1
@@ -37,9 +37,9 @@ class Problems:
 
 @dataclass(frozen=True)
 class Findings:
-    """What `wayfare data check` says about one folder or file of a known layout."""
+    """What `wayfare data check` reports about one folder or file of a known layout."""
 
     layout: str  # "msls", "psg", ...
     root: Path
-    counts: Mapping[str, int | float | str]  # what is there, in the order to be shown
+    counts: Mapping[str, int | float | str]  # in the order in which they are shown
     problems: Problems = field(default_factory=Problems)

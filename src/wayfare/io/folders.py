@@ -1,4 +1,4 @@
-"""What readers of people's folders share: dates in any form, names of files, and which pictures there are."""
+"""Helpers for reading users' folders: parsing dates, checking file names, listing pictures."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from wayfare.core.errors import DataError
 from wayfare.io.images import SUFFIXES
 
 
-@lru_cache(1024)  # dates come in runs
+@lru_cache(1024)  # neighbouring photographs often have the same date
 def moment(value: str) -> int:
-    """A date, with or without a time, in any of the usual forms, as milliseconds since 1970.
+    """Parse a date, with or without a time, in any of the usual formats, to milliseconds since 1970.
 
     2014-08-08, 2014-08-08T12:30:00+02:00, 2014:08:08 12:30:00 (EXIF), 20140808_123000, 201408; ten digits are seconds
-    since 1970, thirteen milliseconds. Without a time zone it is taken as it stands.
+    since 1970, thirteen milliseconds. A date without a time zone is read as UTC.
     """
     text = value.strip().replace("_", "T")
     try:
@@ -28,7 +28,7 @@ def moment(value: str) -> int:
         elif re.fullmatch(r"\d{4}|\d{6}", text, re.ASCII):  # only a year, or a year and a month
             text += "0101"[len(text) - 4 :]
         text = re.sub(r"^(\d{4}):(\d\d):", r"\1-\2-", text)
-        if not re.fullmatch(r"\d{4}-?\d\d-?\d\d([T ].{2,30})?", text, re.ASCII):  # fromisoformat takes stranger ones
+        if not re.fullmatch(r"\d{4}-?\d\d-?\d\d([T ].{2,30})?", text, re.ASCII):  # fromisoformat accepts stranger ones
             raise ValueError
         found = datetime.fromisoformat(text)
         zoned = found if found.tzinfo else found.replace(tzinfo=UTC)
@@ -39,22 +39,22 @@ def moment(value: str) -> int:
 
 
 def inside(name: str) -> str:
-    """A file's name below the data set's folder, in one spelling; a way out of it is refused."""
+    """Normalise a file name relative to the data set's folder; raise if it points outside the folder."""
     path = PurePosixPath(name.strip().replace("\\", "/"))
     if not path.parts:
         raise ValueError("expected the name of a file, found none")
     if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", path.parts[0]):
-        raise ValueError(f"{name[:80]!r} leads out of the folder")
+        raise ValueError(f"{name[:80]!r} points outside the folder")
     return str(path)
 
 
 def pictures_below(root: Path, most: int | None = None) -> list[str]:
-    """All picture files below a folder, as sorted names with "/"; hidden ones and links in a circle are left out.
+    """All picture files below a folder, as sorted names with "/"; hidden files and cyclic links are left out.
 
-    With `most`, the first few that turn up, to see what kind of folder it is.
+    With `most`, stop after the first few: enough to see what kind of folder it is.
     """
     found: list[str] = []
-    todo = [("", frozenset({root.resolve()}))]  # folders to look into, and the true places of those they are in
+    todo = [("", frozenset({root.resolve()}))]  # folders to visit, each with its resolved parents
     while todo and (most is None or len(found) < most):
         start, above = todo.pop()
         try:

@@ -1,13 +1,13 @@
-"""The one gate through which picture files become arrays.
+"""The only place where picture files are decoded to arrays.
 
-Files come from strangers' cameras and from the net, so nothing here trusts them. Only JPEG, PNG and WebP are tried; the
-number of pixels is checked before any is decoded; everything is decoded to the end, because a file that merely opens
-may still be cut short; and whatever goes wrong is a `DataError` with the file's name and the reason. What comes out is
-always uint8 RGB, upright: orientation from EXIF applied, 16 bits scaled to 8, the first frame of an animation,
-transparency over white. A picture that is cut short is never returned half grey.
+Files come from unknown cameras and from the internet, so nothing here trusts them. Only JPEG, PNG and WebP are
+accepted. The number of pixels is checked before any is decoded. Everything is decoded to the end, because a file that
+opens may still be truncated. Every failure is a `DataError` with the file's name and the reason. The result is always
+upright uint8 RGB: the EXIF orientation is applied, 16 bits are scaled to 8, only the first frame of an animation is
+used, and transparency is blended over white. A truncated picture is never returned half grey.
 
-One kind of damage cannot be seen, since neither format has checksums: a JPEG or WebP whose altered bytes still decode
-to the full number of pixels.
+One kind of damage cannot be detected, since these formats have no checksums: a JPEG or WebP file whose altered bytes
+still decode to the full number of pixels.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FORMATS = ("JPEG", "PNG", "WEBP")
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp"})
 MAX_PIXELS = 50_000_000  # the largest common phone sensor; WebP, the hungriest, then stays below 1 GB while decoding
 MAX_BYTES = 256 * 2**20
-# A progressive JPEG may go over all its pixels again in 92 bytes: 9 KB took 6 s. One pass over a pixel is about 1 ns.
+# A progressive JPEG can add a pass over all its pixels with 92 bytes: 9 KB took 6 s. A pass takes about 1 ns per pixel.
 MAX_SCANNED_PIXELS = 2_000_000_000
 
 _ORIENTATION = 0x0112
@@ -52,9 +52,9 @@ Found = TypeVar("Found")
 
 
 def decode(source: Path | bytes, *, size: tuple[int, int] | None = None, max_pixels: int = MAX_PIXELS) -> np.ndarray:
-    """The picture as uint8 RGB (H, W, 3); `size` = (H, W) resizes it, without keeping its proportions.
+    """The picture as uint8 RGB (H, W, 3); `size` = (H, W) resizes it without keeping its proportions.
 
-    Every failure is a DataError that names the file. Pillow's own pixel limit holds as well, if it is the lower one.
+    Every failure is a DataError that names the file. Pillow's own pixel limit applies too, if it is lower.
     """
     if size is not None and min(size) < 1:
         raise ValueError(f"size must be (height, width), both at least 1, not {size}")
@@ -63,14 +63,14 @@ def decode(source: Path | bytes, *, size: tuple[int, int] | None = None, max_pix
     try:
         data = source if isinstance(source, bytes) else _read(source)
         return _decode(data, size, max_pixels)
-    except Exception as error:  # a decoder met with damaged bytes raises nearly anything
+    except Exception as error:  # decoders raise almost anything on damaged bytes
         raise DataError(_reason(error, data), file=name) from error
 
 
 def decode_all(
     files: Sequence[Path], size: tuple[int, int], strict: bool = False
 ) -> tuple[np.ndarray, np.ndarray, list[Skipped]]:
-    """Decode many files to one array (K, H, W, 3), with the K indices of the files kept and the list of those left out.
+    """Decode many files to one array (K, H, W, 3); also return the K indices of its files and the skipped files.
 
     `strict` raises at the first broken file instead.
     """
@@ -86,7 +86,7 @@ def decode_all(
             return str(error).removeprefix(f"{files[index]}: ")
         return None
 
-    # Pillow lets go of the interpreter lock while it decodes, so threads are enough
+    # Pillow releases the interpreter lock while it decodes, so threads are enough
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         try:
             reasons = list(pool.map(one, range(len(files))))
@@ -94,7 +94,7 @@ def decode_all(
             pool.shutdown(cancel_futures=True)
             raise
     kept = np.array([i for i, reason in enumerate(reasons) if reason is None], np.int64)
-    for place, index in enumerate(kept):  # close the gaps in place: never needs a second array
+    for place, index in enumerate(kept):  # close the gaps in place, without a second array
         if place != index:
             rows[place] = rows[index]
     skipped = [Skipped(str(files[i]), reason) for i, reason in enumerate(reasons) if reason is not None]
@@ -102,9 +102,9 @@ def decode_all(
 
 
 def inspect(path: Path, look: Callable[[Image.Image], Found]) -> Found:
-    """What `look` finds in a picture that is opened but not decoded: its EXIF, say. Failures are DataErrors, as above.
+    """Call `look` on a picture that is opened but not decoded, to read its EXIF for example. Failures are DataErrors.
 
-    Only the start of the file is read, so this is quick for large photographs too.
+    Only the start of the file is read, so this is fast for large photographs too.
     """
     start = b""
     try:
@@ -113,7 +113,7 @@ def inspect(path: Path, look: Callable[[Image.Image], Found]) -> Found:
             start = file.read(16)
             file.seek(0)
             with Image.open(file, formats=FORMATS) as image:
-                if image.width * image.height > MAX_PIXELS:  # some formats keep EXIF behind the pixels
+                if image.width * image.height > MAX_PIXELS:  # some formats store EXIF after the pixels
                     raise DataError(f"too large: {image.width} x {image.height} pixels")
                 return look(image)
     except Exception as error:  # as above
@@ -128,7 +128,7 @@ def _read(path: Path) -> bytes:
 def _refuse_irregular(path: Path) -> None:
     if not path.exists():
         raise DataError("no such file")
-    if not path.is_file():  # opening a pipe would wait for ever
+    if not path.is_file():  # opening a pipe would block forever
         raise DataError("not a regular file")
     if path.stat().st_size > MAX_BYTES:
         raise DataError(f"too large: {path.stat().st_size} bytes, at most {MAX_BYTES} are read")
@@ -146,9 +146,9 @@ def _decode(data: bytes, size: tuple[int, int] | None, max_pixels: int) -> np.nd
         image = _verified_png(image, data)
     turn = _UPRIGHT.get(_orientation(image))
     if size is not None:
-        image.draft("RGB", _draft_size(size, turn))  # lets a JPEG be decoded at a half, a quarter or an eighth
+        image.draft("RGB", _draft_size(size, turn))  # decodes a JPEG at a half, a quarter or an eighth of its size
     image.load()
-    image = _rgb(image)  # one name throughout: each step lets go of the pixels of the one before
+    image = _rgb(image)  # one name throughout, so that each step frees the pixels of the previous one
     if turn is not None:
         image = image.transpose(turn)
     if size is not None:
@@ -157,10 +157,10 @@ def _decode(data: bytes, size: tuple[int, int] | None, max_pixels: int) -> np.nd
 
 
 def _verified_png(image: Image.Image, data: bytes) -> Image.Image:
-    """The checksums, which load() ignores; verify() uses the image up, so it is opened again."""
+    """Verify the checksums, which load() ignores; verify() leaves the image unusable, so it is opened again."""
     image.verify()
     if _PNG_END not in data:
-        raise DataError("truncated: its last chunk is not whole")
+        raise DataError("truncated: its last chunk is incomplete")
     return _open(data)
 
 
@@ -171,7 +171,7 @@ def _open(data: bytes) -> Image.Image:
 
 @contextmanager
 def _strict_about_bombs() -> Iterator[None]:
-    # filters are global to the process: without the lock, two threads could leave these ones in place for good
+    # filters are global to the process: without the lock, two threads could leave these in place permanently
     with _warning_filters, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", Image.DecompressionBombWarning)
@@ -182,12 +182,12 @@ def _orientation(image: Image.Image) -> int:
     try:
         with _strict_about_bombs():
             return int(image.getexif().get(_ORIENTATION, 1))
-    except Exception:  # damaged EXIF beside good pixels is common: take the picture as it lies
+    except Exception:  # damaged EXIF in a good picture is common: do not turn it
         return 1
 
 
 def _draft_size(size: tuple[int, int], turn: Image.Transpose | None) -> tuple[int, int]:
-    """Width and height wanted before the picture is turned upright."""
+    """Required width and height before the picture is turned upright."""
     height, width = size
     sideways = turn is not None and turn in (_UPRIGHT[5], _UPRIGHT[6], _UPRIGHT[7], _UPRIGHT[8])
     return (height, width) if sideways else (width, height)

@@ -1,4 +1,4 @@
-"""What every index on the disk shares: one process adds at a time, errors that say what is intact, and a checksum."""
+"""Shared by all indexes on disk: a lock for adding, errors that say what is intact, and a checksum."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOCK = "lock"
 
 
 def checksum(facts: dict[str, Any]) -> int:
-    """Of the facts as they are in JSON."""
+    """A checksum of the facts, computed over their JSON text."""
     return zlib.crc32(json.dumps(facts, sort_keys=True).encode())
 
 
@@ -36,9 +36,9 @@ def explained(path: Path) -> Iterator[None]:
 
 @contextmanager
 def held(folder: Path, files: Set[str]) -> Iterator[None]:
-    """Keep others from adding at the same time; the lock goes with the process. An index has only these files."""
+    """Lock the index for adding; the lock ends with the process. The folder may hold only these files."""
     if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{folder} is not a folder: give one for the index")
+        raise ConfigError(f"{folder} is not a folder: choose a folder for the index")
     present = {file.name.strip(".").removesuffix(".tmp") for file in folder.iterdir()} if folder.exists() else set()
     if others := sorted(present - files - {_LOCK}):
         raise ConfigError(f"{folder} is not an index: it contains {others[0]}, for example. Choose another folder")

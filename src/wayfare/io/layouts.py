@@ -1,4 +1,4 @@
-"""Every layout that can be read, found by looking: which one is this folder, what is in it, what is wrong with it."""
+"""Detecting and checking known data set layouts: which one a folder has, what it holds, what is wrong with it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from wayfare.core.errors import DataError
 from wayfare.io.findings import Findings
 
-# Each is a module with recognises(path) and check(path, strict, progress); the more particular come first.
+# Each is a module with recognises(path) and check(path, strict, progress); the more specific ones come first.
 MODULES = {
     "msls": "wayfare.places.data.msls",
     "psg": "wayfare.scenes.data.psg",
@@ -44,7 +44,7 @@ DESCRIPTIONS = {
     "photos": "geotagged photos: EXIF, a CSV table, or @-names",
     "folder": "a folder of pictures for each class",
 }
-Progress = Callable[[int, int], None]  # how far, of how many
+Progress = Callable[[int, int], None]  # items done, items in all
 
 
 class FoundLayout(NamedTuple):
@@ -60,7 +60,7 @@ class FoundLayout(NamedTuple):
 
 
 def find(path: Path) -> list[FoundLayout]:
-    """The data sets at a path: the folder itself, or else those among the folders in it, as in a town."""
+    """The data sets at a path: the folder itself, or those among its subfolders, as in a generated town."""
     if not path.exists():
         raise DataError("no such file or folder", path)
     here = _layout_of(path)
@@ -70,13 +70,13 @@ def find(path: Path) -> list[FoundLayout]:
     found = [FoundLayout(layout, item) for item in inside if (layout := _layout_of(item))]
     if not found:
         known = "; ".join(DESCRIPTIONS.values())
-        what = "nothing in it" if path.is_dir() and not inside else "not in a layout that is known"
+        what = "the folder is empty" if path.is_dir() and not inside else "not in a known layout"
         raise DataError(what, path, remedy=f"expected one of: {known}")
     return found
 
 
 def check(path: Path, strict: bool = False, progress: Progress | None = None) -> Iterator[Findings]:
-    """What each data set at a path holds and what is wrong with it; `strict` raises the first thing that is."""
+    """What each data set at a path holds and what is wrong with it; `strict` raises the first problem."""
     for found in find(path):
         yield found.module.check(found.path, strict, progress)
 

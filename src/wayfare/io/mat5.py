@@ -1,8 +1,8 @@
-"""MATLAB files of version 5 to 7, read by SciPy behind a gate.
+"""MATLAB files of versions 5 to 7, checked here before SciPy reads them.
 
-SciPy believes what a file says of itself: a type number that does not exist ends the process, and a few kilobytes can
-ask for gigabytes. So each variable is unpacked here, no further than the length it declares, and every tag in it is
-compared with what holds it. Only then SciPy sees it, alone and unpacked.
+SciPy trusts the file: an unknown type number ends the process, and a few kilobytes can make it allocate gigabytes. So
+each variable is unpacked here, up to the length it declares, and every tag in it is checked against the length of the
+element that contains it. Only then is the single unpacked variable passed to SciPy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-MAX_BYTES = 2**31  # of one variable, unpacked: also what MATLAB writes at most
+MAX_BYTES = 2**31  # of one unpacked variable; also MATLAB's own limit
 CELL, STRUCT, TEXT = 1, 2, 4
 NUMBERS = range(6, 16)
 _KINDS = {
@@ -32,14 +32,14 @@ _TYPES = {
 _TEXT_TYPES = (1, 2, 4, 16, 17)  # bytes, UTF-16 units, UTF-8, UTF-16
 _HEAD = 1024  # bytes that hold a variable's shape and name
 _MAX_AXES, _MAX_NAME, _MAX_DEPTH, _MAX_INNER, _MAX_VARIABLES = 8, 256, 12, 100_000, 1000
-_RATIO = 1100  # zlib packs by 1,032 at best
+_RATIO = 1100  # zlib compresses by at most 1,032
 
 
 class MatDescription(NamedTuple):
-    """What a variable is, as far as its first bytes say."""
+    """What the first bytes of a variable say about it."""
 
     name: str
-    kind: str  # "" for plain numbers, otherwise what it is instead
+    kind: str  # "" for plain numbers, otherwise the kind in words
     shape: tuple[int, ...]
     dtype: np.dtype
 
@@ -55,7 +55,7 @@ class Variable:
     packed: bool
 
     def describe(self) -> MatDescription:
-        """Its shape and name, and whether its values can be all there."""
+        """Its shape and name; raise if its values cannot all be there."""
         cursor = _Cursor(self._unpacked(_HEAD), self.order)
         flags, shape, name = cursor.header()
         kind, dtype = flags & 0xFF, np.dtype("u1")
@@ -69,7 +69,7 @@ class Variable:
         return MatDescription(name, "", shape, dtype)
 
     def read(self, kinds: Collection[int] = NUMBERS) -> np.ndarray:
-        """Its values as SciPy gives them, with the type they are stored in; only real numbers, or these kinds."""
+        """Its values as SciPy reads them, in the stored type; only real numbers, or the given kinds."""
         from scipy.io import loadmat
 
         content = self._unpacked(MAX_BYTES)
@@ -81,7 +81,7 @@ class Variable:
         return values
 
     def _unpacked(self, most: int) -> bytes:
-        """Its bytes without its tag: all of them, and at most so many. Reading all of a packed one checks its sum."""
+        """At most `most` of its bytes, without its tag. Reading all of a packed variable verifies its checksum."""
         with self.path.open("rb") as file:
             file.seek(self.start)
             if not self.packed:
@@ -91,7 +91,7 @@ class Variable:
             kind, length = struct.unpack(f"{self.order}II", _exactly(content, 8))
             if kind != _MATRIX:
                 raise ValueError(f"a packed element of type {kind}")
-            if not 0 < length <= min(MAX_BYTES, self.length * _RATIO):  # 0 would mean no bound to zlib
+            if not 0 < length <= min(MAX_BYTES, self.length * _RATIO):  # zlib reads 0 as no limit
                 raise ValueError(f"{length} bytes cannot be in {self.length}, or are too many")
             content = unpacker.decompress(unpacker.unconsumed_tail, min(length, most))
             if length <= most:
@@ -119,12 +119,12 @@ def variables(path: Path, order: str) -> Iterator[Variable]:
 
 
 def byte_order(head: bytes) -> str:
-    """From a file's first 128 bytes: "<" or ">"; "" if it is of no such version."""
+    """The byte order from a file's first 128 bytes, "<" or ">"; "" if it has another version."""
     return {b"IM": "<", b"MI": ">"}.get(head[126:128], "")
 
 
 class _Cursor:
-    """Goes through the parts of a variable; each has a tag with its type and length."""
+    """Reads the parts of a variable in order; each has a tag with its type and length."""
 
     def __init__(self, content: bytes | memoryview, order: str) -> None:
         self._content, self._order, self._at = memoryview(content), order, 0
@@ -161,7 +161,7 @@ class _Cursor:
         return struct.unpack(f"{self._order}I", flags[:4])[0] & 0xFFF, shape, bytes(name).decode("ascii", "replace")
 
     def inner(self, content: memoryview) -> _Cursor:
-        """Through a variable within this one."""
+        """A cursor over a variable within this one."""
         return _Cursor(content, self._order)
 
     def number(self) -> int:
@@ -170,13 +170,13 @@ class _Cursor:
 
     def _take(self, count: int) -> memoryview:
         if self._at + count > len(self._content):
-            raise ValueError("an element is longer than what holds it")
+            raise ValueError("an element is longer than the element that contains it")
         self._at += count
         return self._content[self._at - count : self._at]
 
 
 def _check(cursor: _Cursor, kinds: Collection[int], depth: int = 0) -> None:
-    """Whether a variable, and all in it, is of these kinds and as long as it says."""
+    """Raise unless a variable and everything in it is of these kinds and as long as declared."""
     flags, shape, _ = cursor.header()
     kind, count = flags & 0xFF, math.prod(shape)
     if kind not in kinds or flags & _COMPLEX or depth > _MAX_DEPTH:
@@ -193,7 +193,7 @@ def _check(cursor: _Cursor, kinds: Collection[int], depth: int = 0) -> None:
 
 
 def _check_inner(cursor: _Cursor, kinds: Collection[int], count: int, depth: int) -> None:
-    """The variables in the cells of a cell array or the fields of a struct."""
+    """Check the variables in the cells of a cell array or the fields of a struct."""
     if count > _MAX_INNER:
         raise ValueError("too many arrays within arrays")
     for _ in range(count):
@@ -214,7 +214,7 @@ def _fields(cursor: _Cursor) -> int:
 
 
 def _stored(code: int, length: int, shape: tuple[int, ...]) -> np.dtype:
-    """The type of numbers; they must fill their part exactly."""
+    """The stored type of the numbers; they must fill their part exactly."""
     if code not in _TYPES:
         raise ValueError(f"numbers of type {code}")
     dtype = np.dtype(_TYPES[code])

@@ -1,9 +1,9 @@
-"""MATLAB's .mat files: plain arrays of numbers, and nothing else that such a file may hold.
+"""MATLAB's .mat files: only plain arrays of numbers are read.
 
-Versions 5 to 7 (what `save` writes) are read by SciPy behind the gate of `mat5`; version 7.3 is HDF5 and read by h5py,
-without the links to other files that HDF5 knows. Cells, structs, objects, functions, text, sparse and complex arrays
-are refused. Arrays of version 7.3, which may be larger than the memory, are read in pieces. Shapes are always as MATLAB
-shows them; h5py alone would show a 7.3 array's axes in reverse.
+Versions 5 to 7 (what `save` writes) are checked by `mat5` and read by SciPy. Version 7.3 is HDF5 and is read by h5py,
+without following links to other files. Cells, structs, objects, functions, text, sparse and complex arrays are refused.
+Arrays of version 7.3, which may not fit into memory, are read in pieces. Shapes are always as MATLAB shows them; h5py
+alone would reverse the axes of a 7.3 array.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import numpy as np
 from wayfare.core.errors import DataError
 from wayfare.io import mat5
 
-MAX_BYTES = 2**31  # that `Array.read` gives at once
+MAX_BYTES = 2**31  # the most that `Array.read` returns
 _BLOCK = 2**26  # bytes read at a time
-_MAX_CHUNK = 2**27  # bytes of HDF5's own pieces, which are unpacked whole
+_MAX_CHUNK = 2**27  # bytes of an HDF5 chunk, which is always unpacked as a whole
 _MAX_AXES = 8
 _MAX_NAMES = 1000
-_RATIO = 1100  # zlib packs by 1,032 at best
+_RATIO = 1100  # zlib compresses by at most 1,032
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 Convert = Callable[[np.ndarray], np.ndarray]
 
@@ -38,14 +38,14 @@ class Array:
     name: str
     shape: tuple[int, ...]
     dtype: np.dtype
-    pieces: Callable[[], Iterator[tuple[Any, np.ndarray]]]  # places in an array of this shape, and what belongs there
+    pieces: Callable[[], Iterator[tuple[Any, np.ndarray]]]  # indices into an array of this shape, and the values there
 
     @property
     def nbytes(self) -> int:
         return math.prod(self.shape) * self.dtype.itemsize
 
     def read(self) -> np.ndarray:
-        """All of it."""
+        """The whole array."""
         if self.nbytes > MAX_BYTES:
             raise DataError(f"too large: {self.nbytes} bytes, at most {MAX_BYTES} are read", self.file, field=self.name)
         out = np.zeros(self.shape, self.dtype)
@@ -59,7 +59,7 @@ class Array:
                 out[place] = convert(piece)
         except DataError:
             raise
-        except Exception as error:  # h5py and SciPy raise nearly anything for damaged bytes
+        except Exception as error:  # h5py and SciPy raise almost anything on damaged bytes
             raise damaged(self.file, error, self.name) from error
 
 
@@ -87,12 +87,12 @@ def arrays(path: Path) -> dict[str, Array]:
         raise damaged(path, error) from error
     if not found:
         held = ", ".join(f"{name!r}, {what}" for name, what in list(others.items())[:5]) or "nothing"
-        raise DataError(f"no array of numbers in it: it holds {held}", path)
+        raise DataError(f"has no array of numbers: it holds {held}", path)
     return found
 
 
 def array(path: Path, *names: str) -> Array:
-    """The array of the first of these names, in whatever case, or the only one of the file."""
+    """The array with the first of these names that exists (case is ignored), or the file's only array."""
     found = arrays(path)
     by_name = {name.lower(): item for name, item in found.items()}
     for name in names:
@@ -100,13 +100,11 @@ def array(path: Path, *names: str) -> Array:
             return by_name[name.lower()]
     if len(found) == 1:
         return next(iter(found.values()))
-    raise DataError(
-        f"no array {names[0]!r} in it; found {', '.join(map(repr, list(found)[:10]))}", path, field=names[0]
-    )
+    raise DataError(f"has no array {names[0]!r}; found {', '.join(map(repr, list(found)[:10]))}", path, field=names[0])
 
 
 def write(path: Path, name: str, values: np.ndarray) -> None:
-    """A version 5 file with one array, uncompressed; the same array gives the same bytes, since no date is written."""
+    """Write one array to a version 5 file, uncompressed and without a date: equal arrays give equal bytes."""
     from scipy.io import savemat
 
     content = io.BytesIO()
@@ -117,7 +115,7 @@ def write(path: Path, name: str, values: np.ndarray) -> None:
 
 
 def damaged(path: Path, error: Exception, name: str | None = None) -> DataError:
-    """What to say of a file that a library cannot read."""
+    """The error for a file that a library cannot read."""
     return DataError(f"damaged: {str(error)[:200] or type(error).__name__}", path, field=name, remedy="copy it again")
 
 
@@ -163,7 +161,7 @@ def _list_hdf5(path: Path, found: dict[str, Array], others: dict[str, str]) -> N
 
 
 def _fault(data: Any) -> str | None:
-    """Why it is not read; None for an array of numbers that is all in this file."""
+    """Why it cannot be read; None for an array of numbers that is entirely in this file."""
     import h5py
 
     if not isinstance(data, h5py.Dataset):
@@ -175,9 +173,9 @@ def _fault(data: Any) -> str | None:
     filters = data.id.get_create_plist()
     known = (h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32)
     if any(filters.get_filter(place)[0] not in known for place in range(filters.get_nfilters())):
-        return "packed in an unknown way"
+        return "compressed by an unknown method"
     if math.prod(data.shape) * data.dtype.itemsize > data.id.get_storage_size() * _RATIO:
-        return "an array of which most is not there"
+        return "an array whose data are mostly missing"
     return None
 
 
@@ -188,7 +186,7 @@ def _hdf5_reader(path: Path, name: str, by_matlab: bool) -> Callable[[], Iterato
         with h5py.File(path, "r") as file:
             data = file[name]
             if data.chunks and math.prod(data.chunks) * data.dtype.itemsize > _MAX_CHUNK:
-                raise ValueError(f"packed in pieces of {data.chunks}, which is too much for the memory")
+                raise ValueError(f"stored in chunks of {data.chunks}, which are too large to unpack")
             for place in data.iter_chunks() if data.chunks else _slabs(data.shape, data.dtype.itemsize):
                 piece = data[place]
                 yield (place[::-1], piece.transpose()) if by_matlab else (place, piece)
@@ -197,7 +195,7 @@ def _hdf5_reader(path: Path, name: str, by_matlab: bool) -> Callable[[], Iterato
 
 
 def _slabs(shape: tuple[int, ...], itemsize: int) -> Iterator[tuple[slice, ...]]:
-    """Parts of an array of not much more than a block, in the order of the file."""
+    """Slices of an array of about one block each, in file order."""
     if not math.prod(shape):
         return
     split = next((axis for axis in range(len(shape)) if math.prod(shape[axis:]) * itemsize <= _BLOCK), len(shape))

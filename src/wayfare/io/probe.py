@@ -1,4 +1,4 @@
-"""Going over many pictures only to see what is wrong with them."""
+"""Checking many pictures without keeping them."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def check_pictures(
     progress: Progress | None = None,
     sizes: Sequence[tuple[int, int]] | None = None,
 ) -> int:
-    """How many of the files are whole pictures; the others are problems.
+    """How many of the files are intact pictures; the others are added to the problems.
 
-    So are those of another size than stated in `sizes`, (height, width) each, (0, 0) where nothing is stated.
+    A picture whose size differs from the one in `sizes` (height and width; (0, 0) if unknown) is a problem too.
     """
 
     def faults(index: int) -> list[DataError]:
         stated = sizes[index] if sizes is not None else (0, 0)
         if not any(stated):
-            decode(files[index], size=(8, 8))  # lets a JPEG be decoded at an eighth: all its bytes are read
+            decode(files[index], size=(8, 8))  # decodes a JPEG at an eighth of its size; all its bytes are read
             return []
         found = decode(files[index]).shape[:2]
         if found == tuple(stated):
@@ -45,7 +45,7 @@ def check_each(
     problems: Problems,
     progress: Progress | None = None,
 ) -> int:
-    """Ask for the faults of each of `count` files; how many have none. A DataError that is raised is a fault too."""
+    """Find the faults of each of `count` files; return how many have none. A DataError raised counts as a fault."""
 
     def one(index: int) -> list[DataError]:
         try:
@@ -54,7 +54,7 @@ def check_each(
             return [error]
 
     whole = 0
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # decoding lets go of the interpreter lock
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # decoding releases the interpreter lock
         for start in range(0, count, _CHUNK):
             for found in pool.map(one, range(start, min(start + _CHUNK, count))):
                 whole += not found

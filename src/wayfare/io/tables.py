@@ -1,7 +1,7 @@
-"""Reading text files from strangers: tables and JSON.
+"""Reading untrusted text files: tables and JSON.
 
 A file that cannot be used at all (absent, not text, no header, a column missing) is a `DataError`. A row that cannot
-be used goes to `Problems`: left out and listed, or raised, as the caller chose. Nothing else is ever raised.
+be used goes to `Problems`: it is left out and listed, or raised, as the caller chose. Nothing else is ever raised.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from wayfare.io.findings import Problems
 
 MAX_BYTES = 2**31
 MAX_FIELD = 2**20
-Parser = Callable[[str], Any]  # raises ValueError with what was expected
+Parser = Callable[[str], Any]  # raises a ValueError that says what was expected
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Table:
 
 
 def text(value: str) -> str:
-    """Anything but nothing."""
+    """Text that is not empty."""
     if not value.strip():
         raise ValueError("expected some text, found none")
     return value.strip()
@@ -63,7 +63,7 @@ def number(low: float = -math.inf, high: float = math.inf) -> Parser:
 
 
 def whole(low: float = -(2**62), high: float = 2**62) -> Parser:
-    """An integer in a range; "3.0" is one, as spreadsheets write it."""
+    """An integer in a range; "3.0" is accepted, because spreadsheets write it."""
     in_range = number(low, high)
 
     def parse(value: str) -> int:
@@ -101,7 +101,7 @@ def one_of(*known: str) -> Parser:
 
 
 def optional(parser: Parser, empty: Any = None) -> Parser:
-    """What the parser gives, or `empty` where nothing is written."""
+    """The parser's value, or `empty` for an empty field."""
     return lambda value: parser(value) if value.strip() else empty
 
 
@@ -117,8 +117,8 @@ def read_csv(
 ) -> Table:
     """The named columns of a table with a header line; other columns are ignored.
 
-    `also` are columns that may be absent: they are then absent from the table too. The values of `key` must be unique:
-    a row that repeats one is a problem. `content` is what the file holds, where it is part of an archive.
+    `also` are optional columns: if the file lacks one, so does the table. The values of `key` must be unique: a row
+    that repeats one is a problem. `content` is the content of the file, if it is part of an archive.
     """
     rows = _rows(path, delimiter, content)
     _, header = next(rows, (1, []))
@@ -138,19 +138,19 @@ def read_csv(
         if not row:
             continue
         if len(row) != len(names):
-            problems.add(f"{len(row)} fields, the header has {len(names)}", path, line, remedy="mend the line")
+            problems.add(f"{len(row)} fields, the header has {len(names)}", path, line, remedy="correct the line")
             continue
         values = []
         try:
             for name, place, parser in wanted:  # noqa: B007, name says which field was wrong
                 values.append(parser(row[place]))
         except ValueError as error:
-            problems.add(str(error), path, line, name, "mend or remove the line")
+            problems.add(str(error), path, line, name, "correct or remove the line")
             continue
         if key is not None:
             found = values[key_place]
             if (first := first_seen.setdefault(found, line)) != line:
-                problems.add(f"{_shown(str(found))} is on line {first} already", path, line, key, "remove one of them")
+                problems.add(f"{_shown(str(found))} is already on line {first}", path, line, key, "remove one of them")
                 continue
         for (name, _, _), value in zip(wanted, values):
             kept[name].append(value)
@@ -159,7 +159,7 @@ def read_csv(
 
 
 def header(path: Path, delimiter: str = ",") -> list[str]:
-    """The names of a table's columns, for layouts in which they vary; only the first line is read."""
+    """The names of a table's columns, for layouts where they vary; only the first line is read."""
     try:
         if not path.is_file():
             raise DataError("no such file" if not path.exists() else "not a regular file", path)
@@ -183,7 +183,7 @@ def _rows(path: Path, delimiter: str, content: bytes | None) -> Iterator[tuple[i
 
 
 def read_text(path: Path) -> str:
-    """A UTF-8 text file; the mark that Windows puts at the start is dropped."""
+    """Read a UTF-8 text file; a byte order mark at the start is dropped."""
     try:
         if not path.is_file():
             what = "no such file" if not path.exists() else "not a regular file"
@@ -197,19 +197,19 @@ def read_text(path: Path) -> str:
 
 
 def decode_text(data: bytes, path: Path) -> str:
-    """The same for bytes that were read already; `path` says where from."""
+    """Decode bytes that were read from `path`, with the same errors as `read_text`."""
     try:
         found = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise DataError("not UTF-8 text", path, line, remedy="save it as UTF-8") from error
     if (place := found.find("\0")) >= 0:
-        raise DataError("holds a NUL character", path, found.count("\n", 0, place) + 1, remedy="is it a text file?")
+        raise DataError("contains a NUL character", path, found.count("\n", 0, place) + 1, remedy="is it a text file?")
     return found
 
 
 def read_json(path: Path) -> Any:
-    """A JSON file; NaN and infinities, which JSON does not have, are refused."""
+    """Read a JSON file; NaN and infinities, which are not JSON, are refused."""
 
     def refuse(word: str) -> None:
         raise ValueError(f"{word} is not JSON")
@@ -227,7 +227,7 @@ def _shown(value: str) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """A value as it is shown in a message."""
+    """How a value is shown in a message."""
     if value is None:
         return "nothing"
     if isinstance(value, list | dict):

@@ -1,20 +1,20 @@
-"""Latitude and longitude (WGS 84) to metres on the ground: Universal Transverse Mercator.
+"""Latitude and longitude (WGS 84) to metres: Universal Transverse Mercator.
 
-Krueger's series to the fourth power of the third flattening: better than a millimetre within 3,000 km of the zone's
-central meridian, so photographs just beyond a zone's border can be put into the same zone as their neighbours.
+Krueger's series to the fourth power of the third flattening is accurate to a millimetre within 3,000 km of the zone's
+central meridian, so photographs just outside a zone can use the same zone as their neighbours.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-_RADIUS = 6_378_137.0  # of the equator, metres
+_RADIUS = 6_378_137.0  # equatorial radius in metres
 _FLATTENING = 1 / 298.257223563
 _SCALE = 0.9996  # on the central meridian
-_EAST, _SOUTH = 500_000.0, 10_000_000.0  # added, so that no coordinate in a zone is negative
+_EAST, _SOUTH = 500_000.0, 10_000_000.0  # offsets that keep every coordinate in a zone positive
 
 _N = _FLATTENING / (2 - _FLATTENING)
-_MERIDIAN = _RADIUS / (1 + _N) * (1 + _N**2 / 4 + _N**4 / 64)  # its length from the equator to a pole, over pi / 2
+_MERIDIAN = _RADIUS / (1 + _N) * (1 + _N**2 / 4 + _N**4 / 64)  # a quarter meridian divided by pi / 2
 _ALPHA = (
     _N / 2 - 2 * _N**2 / 3 + 5 * _N**3 / 16 + 41 * _N**4 / 180,
     13 * _N**2 / 48 - 3 * _N**3 / 5 + 557 * _N**4 / 1440,
@@ -34,7 +34,7 @@ _EXCEPTIONS = (
 
 
 def zone_of(latitude: np.ndarray, longitude: np.ndarray) -> np.ndarray:
-    """The number of each place's zone, 1 to 60; longitude may run to 180 or to 360 degrees."""
+    """The zone number of each place, 1 to 60; longitudes may range from -180 to 180 or from 0 to 360 degrees."""
     latitude, longitude = np.asarray(latitude, np.float64), np.asarray(longitude, np.float64)
     zone = np.floor((longitude + 180) / 6).astype(np.int64) % 60 + 1
     for south, north, west, east, number in _EXCEPTIONS:
@@ -46,7 +46,7 @@ def zone_of(latitude: np.ndarray, longitude: np.ndarray) -> np.ndarray:
 def project(
     latitude: np.ndarray, longitude: np.ndarray, zone: np.ndarray | int, south: np.ndarray | bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Easting and northing in metres, in the zone given; `south` counts northing from 10,000 km below the equator."""
+    """Easting and northing in metres in the given zone; `south` counts northing from 10,000 km south of the equator."""
     phi = np.radians(np.asarray(latitude, np.float64))
     off = (np.asarray(longitude, np.float64) - (np.asarray(zone) * 6 - 183) + 180) % 360 - 180
     lam = np.radians(off)
@@ -64,16 +64,16 @@ def project(
 
 
 def zone_name(latitude: np.ndarray, longitude: np.ndarray) -> str:
-    """The zone of the middle of some places, with its hemisphere: "33N", "34S"."""
+    """The zone of the median of some places, with its hemisphere: "33N", "34S"."""
     middle = np.median(latitude), np.median(longitude)
     return f"{int(zone_of(*middle))}{'S' if middle[0] < 0 else 'N'}"
 
 
 def region(latitude: np.ndarray, longitude: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Easting, northing and the name of the zone, for photographs of wherever.
+    """Easting, northing and zone name of photographs anywhere.
 
-    If all lie within six degrees they get one zone and one hemisphere, that of their middle: a town through which a
-    border of zones runs stays in one piece. Otherwise each has its own.
+    If all lie within six degrees, they share the zone and hemisphere of their median, so that a town on the border
+    between zones stays in one piece. Otherwise each has its own zone.
     """
     latitude, longitude = np.asarray(latitude, np.float64), np.asarray(longitude, np.float64)
     if len(latitude) and np.ptp(longitude) < 6 and np.ptp(latitude) < 6:

@@ -1,10 +1,10 @@
-"""Weights from outside: converted once to safetensors, in an isolated process; only safetensors are read afterwards.
+"""Downloaded weights: converted once to safetensors in an isolated process; afterwards only safetensors are read.
 
-A .pth file is a pickle, so it may carry code, and even one that carries none may unpack to more memory than there is.
-`import_weights` therefore opens it in a process of its own, with limits on memory, time and the size of what it writes,
-without a network where the system lets us, and there with `torch.load(weights_only=True)`: the one place in Wayfare
-where a pickle is read. Before that, the size of what is packed in the file is checked; after it, that no tensor claims
-more numbers than were stored.
+A .pth file is a pickle, so it may contain code, and even without code it may unpack to more memory than there is.
+`import_weights` therefore opens it in a separate process with limits on memory, time and output size, and without a
+network where the system allows that. There it calls `torch.load(weights_only=True)`: the only place in Wayfare where a
+pickle is read. Before loading, the unpacked size is checked; afterwards, that no tensor claims more numbers than are
+stored.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from wayfare.io.cache import sync
 if TYPE_CHECKING:
     from torch import Tensor
 
-_MEMORY = 3 * 2**30  # address space for the interpreter and torch; five times the file comes on top
-_SECONDS = 60  # of processor time; one more for each 10 MB
-_WRAPPERS = ("state_dict", "model_state_dict", "model", "weights")  # where other programs' checkpoints keep them
-_MOST_COPIES = 4  # tensors that share a storage are written out each; true files share little
+_MEMORY = 3 * 2**30  # address space for the interpreter and torch; five times the file size is added
+_SECONDS = 60  # of processor time; one second per 10 MB is added
+_WRAPPERS = ("state_dict", "model_state_dict", "model", "weights")  # keys used by other programs' checkpoints
+_MOST_COPIES = 4  # tensors that share a storage are each written in full; real files share little
 
 
 def load_weights(path: Path, sha256: str | None = None) -> dict[str, Tensor]:
-    """The tensors of a .safetensors file; with `sha256`, only if it is that very file."""
+    """The tensors of a .safetensors file; with `sha256`, its checksum is verified first."""
     if path.suffix != ".safetensors":
         remedy = f"convert it first: wayfare data import-weights {path}"
         raise DataError("only .safetensors files are read; others may run code when loaded", file=path, remedy=remedy)
@@ -60,7 +60,7 @@ def missing(weights: str) -> list[str]:
 
 
 def import_weights(source: Path, target: Path) -> dict[str, str | int]:
-    """Convert a .pth or .pt state dict to safetensors; returns the new file's sha256, number of tensors and bytes."""
+    """Convert a .pth or .pt state dict to safetensors; return the new file's sha256, number of tensors and size."""
     if not source.is_file():
         raise DataError("no such file", file=source)
     if target.suffix != ".safetensors":
@@ -93,16 +93,16 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-# ---- The process that asks for it
+# ---- The calling process
 
 
 def _run_isolated(source: Path, part: Path) -> None:
     size = source.stat().st_size
     memory, seconds = _MEMORY + 5 * size, _SECONDS + size // 10**7
-    # -P: the folder we happen to be in is not a place to import from
+    # -P: do not import from the current folder
     command = [*_without_network(), sys.executable, "-P", "-m", __name__]
     command += [str(source.resolve()), str(part.resolve()), str(memory), str(seconds)]
-    # many arenas and threads would use up the address space for nothing
+    # many arenas and threads would only use up the address space
     around = os.environ | {"OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
     try:
         done = subprocess.run(
@@ -127,7 +127,7 @@ def _reason(done: subprocess.CompletedProcess[bytes], memory: int, seconds: int)
 
 @cache
 def _without_network() -> tuple[str, ...]:
-    """What to put before a command so that it has no network; empty where the system does not allow it."""
+    """The prefix that runs a command without a network; empty where the system does not allow it."""
     unshare = shutil.which("unshare")
     for options in (("-n",), ("-r", "-n")):
         if unshare and subprocess.run([unshare, *options, "true"], capture_output=True, check=False).returncode == 0:
@@ -146,7 +146,7 @@ def _main(arguments: list[str]) -> int:
     resource.setrlimit(resource.RLIMIT_FSIZE, (memory, memory))
     try:
         _convert(source, part)
-    except Exception as error:  # whatever it is, it stays in this process and is passed on as a reason
+    except Exception as error:  # any error is passed on as a reason only
         print(json.dumps({"refused": _explained(error, memory)}))
         return 1
     return 0
@@ -157,10 +157,10 @@ def _explained(error: Exception, memory: int) -> str:
     if isinstance(error, DataError):
         return text
     if isinstance(error, MemoryError) or "can't allocate memory" in text or "not enough memory" in text:
-        return f"it asks for more than {memory} bytes of memory"
+        return f"it needs more than {memory} bytes of memory"
     if found := re.search(r"GLOBAL (\S+) (?:was not an allowed|whose module)", text):
-        return f"it names {found[1]}: that is more than plain tensors, and might run code"
-    # torch goes on to advise how to load the file all the same, which is not for us to pass on
+        return f"it refers to {found[1]}, which is not a plain tensor and might run code"
+    # torch then explains how to load the file anyway: do not pass that on
     detail = text.partition("WeightsUnpickler error:")[2] if "Weights only" in text else text
     detail = " ".join(detail.partition("Check the documentation")[0].split())[:300]
     return f"not a state dict that torch can read: {detail or type(error).__name__}"
@@ -182,11 +182,11 @@ def _convert(source: Path, part: Path) -> None:
 def _refuse_packed(source: Path, size: int) -> None:
     with source.open("rb") as stream:
         if stream.read(2) != b"PK":
-            return  # the format before torch 1.6: nothing in it is packed
+            return  # the format before torch 1.6 is not compressed
     with zipfile.ZipFile(source) as archive:
         unpacked = sum(info.file_size for info in archive.infolist())
     if unpacked > size:
-        raise DataError(f"it holds {unpacked} bytes in a file of {size}; torch never packs them")
+        raise DataError(f"it unpacks to {unpacked} bytes from a file of {size}; torch never compresses its files")
 
 
 def _state_dict(loaded: object) -> dict[str, Tensor]:
@@ -217,10 +217,10 @@ def _refuse_inflated(state: Mapping[str, Tensor], size: int) -> None:
             raise DataError(f"{name!r} is not an ordinary tensor in memory ({tensor.layout}, {tensor.device})")
         claimed, stored = tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes()
         if claimed > stored:
-            raise DataError(f"{name!r} claims {claimed} bytes of numbers, and {stored} are stored")
+            raise DataError(f"{name!r} claims {claimed} bytes of numbers, but only {stored} are stored")
         total += claimed
     if total > _MOST_COPIES * size:
-        raise DataError(f"its tensors come to {total} bytes, in a file of {size}")
+        raise DataError(f"its tensors add up to {total} bytes, but the file has only {size}")
 
 
 if __name__ == "__main__":

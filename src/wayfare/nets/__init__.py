@@ -5,8 +5,8 @@
     resnet.py        ResNet18 with torchvision's names
     efficientnet.py  EfficientNet-Lite0, and its ImageNet weights from a package
     frozen.py        EfficientNet-Lite0 as a frozen trunk, and the linear head that is trained on its features
-    features.py      what the frozen trunk makes of pictures, computed once and kept in the cache
-    cached.py        how such arrays are written and read
+    features.py      the frozen trunk's features of pictures, computed once and cached
+    cached.py        reading and writing such cached arrays
     pooling.py       from feature maps to a vector
     pretrained.py    weights from a file into a network
 

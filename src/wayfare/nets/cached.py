@@ -1,7 +1,7 @@
-"""What frozen layers make of pictures, as arrays in the cache: computed once for all rounds, clients, seeds and runs.
+"""Outputs of frozen layers as arrays in the cache: computed once for all rounds, clients, seeds and runs.
 
-An array is computed in parts of fixed size with one thread each, so that its bytes do not depend on how many threads
-the process has that happens to come first. Readers map it into memory; where it is missing or damaged it is made anew.
+An array is computed in parts of fixed size with one thread each, so that its bytes do not depend on the number of
+threads of the process. Readers map it into memory; if it is missing or damaged, it is computed again.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from wayfare.io.findings import Progress
 PART = 32  # pictures that go through a network together
 
 
-def kept(path: Path, shape: tuple[int, ...], write: Callable[[Path], None]) -> np.ndarray:
-    """The float32 array at `path`, whose folder `write` fills where it is not there yet or no longer whole."""
+def cached_array(path: Path, shape: tuple[int, ...], write: Callable[[Path], None]) -> np.ndarray:
+    """The float32 array at `path`; if it is missing or damaged, `write` fills its folder first."""
     _make(path, write)
     try:
         return _read(path, shape)
-    except DataError:  # damaged from outside: the pictures are still there
+    except DataError:  # damaged, but it can be computed again
         shutil.rmtree(path.parent, ignore_errors=True)
         _make(path, write)
         return _read(path, shape)
@@ -40,7 +40,7 @@ def write_rows(
     progress: Progress | None = None,
     remedy: str = "free some space there, or set WAYFARE_CACHE",
 ) -> None:
-    """Write the parts one after the other as one .npy file of this shape, saying how many rows are done."""
+    """Write the parts one after the other to one .npy file of this shape, and report progress in rows."""
     try:
         with path.open("wb") as file:
             np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
@@ -55,7 +55,7 @@ def write_rows(
 
 
 def in_parts(one: Callable[[np.ndarray], np.ndarray], count: int) -> Iterator[np.ndarray]:
-    """`one(rows)` of each part of 0 .. count - 1, in order; a few are worked on at a time, each by one thread."""
+    """`one(rows)` for each part of 0 .. count - 1, in order; a few run at a time, with one thread each."""
     threads, cores = torch.get_num_threads(), os.cpu_count() or 1
     parts = [np.arange(start, min(start + PART, count)) for start in range(0, count, PART)]
     try:

@@ -1,7 +1,7 @@
 """A small convolutional network for pictures from 8x8 digits to 96x128 photographs.
 
 Blocks of 3x3 convolution, ReLU and 2x2 max pooling until the shorter side is 4 or less, doubling the channels up to
-four times `width`; then one hidden layer (the representation) and the head. Without BatchNorm unless asked: running
+four times `width`; then one hidden layer (the representation) and the head. There is no BatchNorm by default: running
 statistics of clients with different labels do not average well.
 
 Parameters for 32x32 colour pictures and 10 classes (`norm="none"`):

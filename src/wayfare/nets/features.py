@@ -1,4 +1,4 @@
-"""Features of labelled pictures by a frozen trunk, kept in the cache under a key made of pixels and trunk."""
+"""Features of labelled pictures from a frozen trunk, cached under a key made of pixels and trunk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from wayfare.io.cache import cache_dir
 from wayfare.io.findings import Progress
-from wayfare.nets.cached import in_parts, kept, write_rows
+from wayfare.nets.cached import cached_array, in_parts, write_rows
 from wayfare.nets.frozen import Trunk
 
 _FORM = 1  # raise it when the same trunk and pictures give other features
@@ -17,7 +17,7 @@ _CHUNK = 4096  # pictures in memory at a time
 
 
 def features_of(trunk: Trunk, images: np.ndarray, progress: Progress | None = None) -> np.ndarray:
-    """Float32 (N, 1280), mapped into memory, of pictures uint8 (N, H, W, C)."""
+    """Features of pictures uint8 (N, H, W, C): float32 (N, 1280), mapped into memory."""
     shape = (len(images), trunk.feature_dim)
     if not len(images):
         return np.empty(shape, np.float32)
@@ -28,11 +28,11 @@ def features_of(trunk: Trunk, images: np.ndarray, progress: Progress | None = No
         return found
 
     path = cache_dir() / "features" / _key(trunk, images) / "features.npy"
-    return kept(path, shape, lambda path: write_rows(path, shape, lambda: in_parts(one, len(images)), progress))
+    return cached_array(path, shape, lambda path: write_rows(path, shape, lambda: in_parts(one, len(images)), progress))
 
 
 def _key(trunk: Trunk, images: np.ndarray) -> str:
-    """By the pixels themselves: CIFAR-10's take less than half a second, and no file's date or name can mislead."""
+    """A key from the pixels, not from file names and dates; for CIFAR-10 that takes less than half a second."""
     sha = hashlib.sha256(f"{_FORM} {trunk.key} {torch.__version__} {images.shape}".encode())
     for start in range(0, len(images), _CHUNK):
         sha.update(np.ascontiguousarray(images[start : start + _CHUNK]).data)

@@ -1,11 +1,11 @@
-"""A frozen trunk and a trained head: EfficientNet-Lite0 as ImageNet taught it, and one linear layer for the classes.
+"""A frozen trunk and a trained head: EfficientNet-Lite0 with ImageNet weights, and one linear layer for the classes.
 
-What the trunk makes of a picture never changes, so it is computed once and kept (`nets.features`), and the
-network that learns and travels is the head alone: 12,810 parameters with ten classes.
+The trunk's features of a picture never change, so they are computed once and cached (`nets.features`). Only the head is
+trained and sent: 12,810 parameters with ten classes.
 
-The trunk ends with its 1,280 pooled values brought to mean 0 and deviation 1 *within each picture*. That needs no
-constants, which would be others for every size: the values' mean over CIFAR-10 is 0.02, 0.87 and 0.59 for pictures of
-32, 64 and 96 pixels. A head on 3,000 of its pictures, five passes of SGD, judged on 1,500 of the test's:
+The trunk's 1,280 pooled values are normalised to mean 0 and deviation 1 *within each picture*. That needs no constants,
+which would differ for every picture size: the values' mean over CIFAR-10 is 0.02, 0.87 and 0.59 for pictures of 32, 64
+and 96 pixels. A head trained on 3,000 of its pictures by five passes of SGD, evaluated on 1,500 test pictures:
 
     pictures brought to              32       64       96
     pictures per second (one core)   1,500    520      250
@@ -14,9 +14,10 @@ constants, which would be others for every size: the values' mean over CIFAR-10 
     each value over all pictures     47.6     67.2     77.9
     length 1                         44.3     58.7     71.8
 
-Each with the best of seven learning rates from 0.001 to 1, chosen by these very pictures: a comparison, not what to
-expect. For mean 0 and deviation 1 it was 0.003, 0.01 and 0.03; for length 1 it was 1, and might be more. One trial
-each, so differences of two points are noise. Statistics over all pictures would be no better, and no device has them.
+Each with the best of seven learning rates from 0.001 to 1, chosen on these same pictures: the table compares, it does
+not predict. For mean 0 and deviation 1 the best rate was 0.003, 0.01 and 0.03; for length 1 it was 1, the largest
+tried. One trial each, so differences of two points are noise. Statistics over all pictures are no better, and no device
+has them.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from wayfare.nets.efficientnet import EfficientNetLite0, imagenet_weights
 from wayfare.nets.pretrained import load_pretrained
 
 SMALLEST = 32  # pixels: the trunk halves a picture five times
-_MEAN, _DEVIATION = 127 / 255, 128 / 255  # of pixels in 0..1, as the trunk is used to
+_MEAN, _DEVIATION = 127 / 255, 128 / 255  # of pixels in 0..1, as the trunk was trained
 
 
 class Trunk(nn.Module):
@@ -41,10 +42,10 @@ class Trunk(nn.Module):
     feature_dim = EfficientNetLite0.feature_dim
 
     def __init__(self, side: int, weights: dict[str, Tensor] | None = None) -> None:
-        """`side`: what pictures are brought to; `weights`: of EfficientNet-Lite0, instead of those from ImageNet."""
+        """`side`: pictures are resized to it; `weights`: of EfficientNet-Lite0, instead of those from ImageNet."""
         super().__init__()
         self.side = side
-        with torch.random.fork_rng(devices=[]):  # no random number of its layers is used
+        with torch.random.fork_rng(devices=[]):  # its random initial weights are not used
             self.backbone = EfficientNetLite0()
         del self.backbone._fc
         given = imagenet_weights() if weights is None else weights
@@ -56,11 +57,11 @@ class Trunk(nn.Module):
 
     @property
     def key(self) -> str:
-        """Another one for every trunk that makes other features."""
+        """A cache key that differs for trunks with different features."""
         return f"{digest(self.backbone.state_dict())} {self.side}"
 
     def train(self, mode: bool = True) -> Self:
-        """Evaluation mode, whatever is asked for: BatchNorm keeps to its statistics."""
+        """Always stay in evaluation mode, so that BatchNorm uses its stored statistics."""
         return super().train(False)
 
     @torch.no_grad()
@@ -73,8 +74,8 @@ class Trunk(nn.Module):
 class Head(nn.Module):
     """One linear layer on features, which are its inputs.
 
-    It starts so near zero that all classes are about equally likely, and not at zero, where the loss of any pictures
-    would be the same number. Terms that strategies put on features (MOON, FedProto) have no gradient in it.
+    It starts so close to zero that all classes are about equally likely, but not at zero, where every picture would
+    have the same loss. Terms that strategies put on features (MOON, FedProto) have no gradient in it.
     """
 
     head_name = "head"
@@ -83,7 +84,7 @@ class Head(nn.Module):
     def __init__(self, classes: int) -> None:
         super().__init__()
         self.head = nn.Linear(self.feature_dim, classes)
-        nn.init.normal_(self.head.weight, 0, 0.001)  # logits differ by 0.036 or so
+        nn.init.normal_(self.head.weight, 0, 0.001)  # logits differ by about 0.036
         nn.init.zeros_(self.head.bias)
 
     def features(self, x: Tensor) -> Tensor:
@@ -95,7 +96,7 @@ class Head(nn.Module):
 
 
 def resized(pictures: Tensor, size: int | tuple[int, int]) -> Tensor:
-    """Pictures (N, C, H, W) brought to `size` (H, W), or to squares of that side; averaged over where they shrink."""
+    """Pictures (N, C, H, W) resized to `size` (H, W), or to squares of that side; antialiased when they shrink."""
     height, width = (size, size) if isinstance(size, int) else size
     if pictures.shape[2:] == (height, width):
         return pictures

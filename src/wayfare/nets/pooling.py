@@ -2,7 +2,7 @@
 
 - A pooling is a class that is chosen by name. `spoc`: the mean over the map. `mac`: the maximum. `gem`: the generalised
   mean (mean(x^p))^(1/p) with a learnt p: p = 1 is the mean, and p towards infinity the maximum.
-- Codes for place recognition disagree on where vectors are brought to length 1: `l2 = "before"` normalises the local
+- Codes for place recognition disagree on where vectors are normalised: `l2 = "before"` normalises the local
   descriptors (each position of the map) ahead of pooling (deep-vg and tvg, the family of FedVPR); "after" the pooled
   vector (gsv-cities); "both" (CosPlace, with its linear layer between); "none" neither.
 """
@@ -47,8 +47,8 @@ class GeM(nn.Module):
         self.eps = eps
 
     def forward(self, maps: Tensor) -> Tensor:
-        # By way of logarithms: a third of the time of two calls of pow (with a gradient for p), and 1e-6^p or 6^p
-        # neither vanish nor overflow whatever p becomes.
+        # With logarithms: a third of the time of two calls of pow (with a gradient for p), and 1e-6^p and 6^p
+        # neither vanish nor overflow for any p.
         powers = self.p * maps.clamp(min=self.eps).log()
         mean = torch.logsumexp(powers, dim=(2, 3)) - math.log(maps.shape[2] * maps.shape[3])
         return (mean / self.p).exp()
@@ -58,7 +58,7 @@ class GeM(nn.Module):
 
 
 class L2(nn.Module):
-    """Vectors along the channels brought to length 1."""
+    """Normalise vectors along the channels to length 1."""
 
     def forward(self, x: Tensor) -> Tensor:
         return nn.functional.normalize(x, dim=1)
@@ -92,7 +92,7 @@ class MacPooling(Pooling):
 class GemPooling(Pooling):
     """The generalised mean."""
 
-    p: float = 3.0  # at the start: it is learnt
+    p: float = 3.0  # initial value: it is trained
 
     def layer(self) -> nn.Module:
         return GeM(self.p)
@@ -101,9 +101,9 @@ class GemPooling(Pooling):
 def aggregation(channels: int, pooling: Pooling, l2: L2Place = "after", linear: bool = False) -> nn.Sequential:
     """Maps of `channels` channels to vectors: pooling (under the name `pool`), with L2 where asked.
 
-    `linear` puts a square linear layer behind the pooling. It starts as the identity: a layer that starts at random
-    forgets what the network knew, and over-fits where photos are few. To centre the descriptors, start its bias at
-    minus their mean.
+    `linear` adds a square linear layer after the pooling. It starts as the identity: a random layer would lose what the
+    network has learnt, and overfits if there are few photos. To centre the descriptors, initialise its bias with minus
+    their mean.
     """
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     if l2 in ("before", "both"):

@@ -1,4 +1,4 @@
-"""Weights from elsewhere into a network: everything must fit, except the head when it counts other classes."""
+"""Loading pretrained weights into a network: everything must fit, except the head if the number of classes differs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def load_pretrained(net: nn.Module, weights: dict[str, Tensor], *, skip_head: bo
 
 
 def _may_be_absent(name: str, own: dict[str, Tensor], weights: dict[str, Tensor]) -> bool:
-    """Weight files from before PyTorch 0.4.1 lack BatchNorm's counter, which plays no part in inference."""
+    """Weight files from before PyTorch 0.4.1 lack BatchNorm's counter, which inference does not use."""
     return name.endswith("num_batches_tracked") and name in own and name not in weights
 
 

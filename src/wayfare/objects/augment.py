@@ -1,7 +1,7 @@
 """Augmentation: pictures of a batch changed at random in training, chosen by name (`task.augment`).
 
 FedTour expands 50,000 pictures to 500,000 "by applying rotation, magnification, etc", and gives no amounts. `tour`
-changes every picture anew in every pass of the user who holds it, so that pictures of different users stay apart; ten
+changes every picture differently in every pass of the user who holds it, so that users do not share pictures; ten
 passes see as many variants as one pass over the paper's. Mirroring is part of it, which suits photographs and not
 digits.
 """

@@ -1,4 +1,4 @@
-"""How anything is shown: one HTML file that opens offline, from a template and plain data.
+"""Pages: one HTML file that opens offline, made from a template and plain data.
 
 page.py                 `render("locate.html", ...)`: templates/NAME.html with static/NAME.css and .js inlined
 figures.py, tables.py   plotly figures; tables for the terminal, and numbers in words

@@ -49,7 +49,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Spread:
-        """From at least one value; a run that diverged makes the mean nan, which is the truth about it."""
+        """From at least one value; a diverged run makes the mean nan, as it should."""
         values = tuple(float(value) for value in values)
         if not all(math.isfinite(value) for value in values):
             return cls(math.nan, None, values)
@@ -77,7 +77,7 @@ class RunGroup:
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """Every setting by its dotted name, but for seeds and name."""
+        """Every setting by its dotted name, except seeds and name."""
         return _settings(self.records[0])
 
     @cached_property
@@ -159,7 +159,7 @@ class Comparison:
         return tuple(notes)
 
     def best(self, metric: str) -> RunGroup | None:
-        """The group with the best mean; None where there is nothing to choose between."""
+        """The group with the best mean; None if there is only one."""
         means = [(value.mean, group) for group in self.groups if (value := group.metric(metric)) is not None]
         means = [(mean, group) for mean, group in means if math.isfinite(mean)]
         if len(self.groups) < 2 or not means or is_count(metric):
@@ -257,7 +257,7 @@ def _alike(records: Sequence[Record]) -> list[list[Record]]:
 
 
 def _without_repeats(alike: list[Record]) -> list[list[Record]]:
-    """Runs of the same settings, parted by folder, then one by one, until no seed is there twice."""
+    """Runs of the same settings, separated by folder, then one by one, until no seed occurs twice in a group."""
     if not _repeats(alike):
         return [alike]
     cells: dict[Path, list[Record]] = {}
@@ -438,5 +438,5 @@ def _run_table(comparison: Comparison) -> tuple[Sequence[str], Sequence[Sequence
 
 
 def _folder(record: Record) -> str:
-    """Enough of the path to find it, without telling where this machine keeps its files."""
+    """Enough of the path to find the run, without revealing the folders of this machine."""
     return "/".join(record.path.resolve().parts[-2:])

@@ -20,8 +20,8 @@ def tally(title: str, unit: str, values: Iterable[str], log: bool = False) -> Ba
 
 def named(title: str, unit: str, names: Sequence[str], counts: np.ndarray, log: bool = False) -> Bars:
     """Counts of named things; those that never occur are left out."""
-    there = [(name, int(count)) for name, count in zip(names, counts) if count]
-    return Bars(title, unit, [name for name, _ in there], [count for _, count in there], log=log)
+    occurring = [(name, int(count)) for name, count in zip(names, counts) if count]
+    return Bars(title, unit, [name for name, _ in occurring], [count for _, count in occurring], log=log)
 
 
 def histogram(title: str, unit: str, values: np.ndarray, axis: str) -> Bars:

@@ -1,4 +1,4 @@
-"""The page about a data set, as `wayfare data show` writes it: what is there, what it looks like, how it is spread."""
+"""The page about a data set, as `wayfare data show` writes it: contents, sample pictures and distributions."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def map_figure(name: str, shown: Map, keys: dict[str, Key], width: int, around: 
 
 
 def _span(values: Sequence[Sequence[float | None]], around: float) -> list[float]:
-    """From where to where an axis goes: not as far as a few points that are so far off that all else would be tiny."""
+    """The range of an axis, without a few outliers that would make everything else tiny."""
     known = np.array([value for part in values for value in part if value is not None])
     inner = np.quantile(known, (0.01, 0.99)).tolist()
     whole = [float(known.min()), float(known.max())]

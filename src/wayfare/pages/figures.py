@@ -72,7 +72,7 @@ def colour(index: int) -> str:
 
 
 def label(value: object, limit: int = 60) -> str:
-    """Text from outside as plotly will show it to the letter."""
+    """Escape external text so that plotly shows it literally."""
     return html.escape(plain(value, limit), quote=False)
 
 
@@ -98,7 +98,7 @@ def metric_figures(record: Record) -> list[Figure]:
 def curve_figure(
     name: str, title: str, curves: Sequence[MetricCurve], metric: str = "", sent_words: str = "sent up and down"
 ) -> Figure:
-    """Curves that the reader can lay over rounds or over bytes sent; `metric` where it is not called as the title."""
+    """Curves that can be shown over rounds or over bytes sent; `metric` if its name differs from the title."""
     most = max((max(curve.sent, default=0) for curve in curves), default=0)
     scale, unit = decimal_unit(most)
     traces, rounds, sent = [], [], []
@@ -331,7 +331,7 @@ def _heat_map(matrix: np.ndarray, ids: Sequence[str], classes: Sequence[str]) ->
 
 
 def _client_axis(names: Sequence[str]) -> dict[str, Any]:
-    """Clients are told apart by number: two of one name must not fall on one bar."""
+    """Clients are identified by number, so that two with the same name get separate bars."""
     step = max(1, math.ceil(len(names) / 12))
     ticks = list(range(0, len(names), step))
     text = [name if len(name) <= 10 else name[:9].rsplit("&", 1)[0] + "…" for name in (names[i] for i in ticks)]

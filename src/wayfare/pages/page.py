@@ -37,7 +37,7 @@ def render(template: str, /, *, title: str, figures: Sequence[Figure] = (), **co
 
 
 def save(text: str, out: Path) -> Path:
-    """Write a page under a temporary name first: who has the old one open never sees half of the new."""
+    """Write a page under a temporary name first, so that readers never see half of it."""
     out = out / "report.html" if out.is_dir() else out
     temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:
@@ -63,7 +63,7 @@ def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def setting(value: object) -> str:
-    """A setting as it would stand in the recipe, near enough."""
+    """A setting roughly as it is written in a recipe."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | tuple):
@@ -107,7 +107,7 @@ def _environment() -> Environment:
 
 
 def _one_line(value: object) -> object:
-    """What any value looks like in a page: without control characters, and not endless. Markup stays as it is."""
+    """A value as shown in a page: without control characters, and shortened. Markup is kept."""
     return value if isinstance(value, Markup) else "" if value is None else plain(value, _MOST_LETTERS)
 
 
@@ -162,5 +162,5 @@ def _keys(figures: Sequence[Figure]) -> list[Any]:
 
 
 def _has_long_word(value: object) -> bool:
-    """Only words too long for a phone may be broken: a table had better scroll than cut "accuracy" in two."""
+    """Allow breaks only in words too long for a phone: a table should scroll rather than break "accuracy"."""
     return any(len(word) > _LONG_WORD for word in str(value).split())

@@ -70,7 +70,7 @@ class PerClient:
 
 @dataclass(frozen=True)
 class Record:
-    """A run as its folder tells it."""
+    """A run as recorded in its folder."""
 
     path: Path
     experiment: Mapping[str, Any]
@@ -139,7 +139,7 @@ class Record:
 
     @property
     def main_metric(self) -> str | None:
-        """The metric to show where there is room for one."""
+        """The metric to show if there is space for only one."""
         return self.metrics[0] if self.metrics else None
 
     @property
@@ -242,7 +242,7 @@ class Record:
 
 
 def less_is_better(metric: str) -> bool:
-    """Whether a metric is a loss, to judge by its name."""
+    """Whether a metric is a loss, judging by its name."""
     return any(word in metric.lower() for word in _LESS_IS_BETTER)
 
 
@@ -268,7 +268,7 @@ def find_runs(folder: Path | str) -> list[Path]:
 
 
 def _rank(metric: str) -> tuple[int, bool, int, int, str]:
-    """Test before validation before the rest; within each, losses last; the tails of a spread behind all that."""
+    """Test before validation before the rest; within each, losses last; percentiles of a spread at the end."""
     split = metric.split("/", 1)[0]
     order = {"test": 0, "validation": 1, "clients": 2, "train": 4}
     place = _TOUR.index(metric) if metric in _TOUR else len(_TOUR)

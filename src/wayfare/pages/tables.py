@@ -1,4 +1,4 @@
-"""Tables for the terminal, and how numbers are put into words everywhere in the reports."""
+"""Tables for the terminal, and the formatting of numbers in all reports."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ PLACE_HEADS = ("clients", "sequences", "images", "in no client")
 
 
 def plain(value: object, limit: int = 300) -> str:
-    """Text from outside, made harmless to a terminal or page: one line, no control characters, not endless."""
+    """External text made safe for a terminal or page: one line, no control characters, shortened."""
     text = str(value)[: limit + 1]
     text = "".join(c if c.isprintable() else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}" for c in text)
     return text if len(text) <= limit else text[: limit - 1] + "…"
@@ -100,7 +100,7 @@ def number(value: object) -> str:
 
 
 def metric_words(metric: str) -> str:
-    """What a metric is called where people read it; most are called what they are."""
+    """The display name of a metric; for most it is the name itself."""
     return _METRIC_WORDS.get(metric, metric)
 
 
@@ -167,7 +167,7 @@ def compare_table(comparison: Comparison) -> Table:
 
 
 def partition_table(table: Mapping[str, Any]) -> Table:
-    """How the data lie with the clients."""
+    """How the data are distributed over the clients."""
     result = _table("Partition")
     result.add_column("what")
     result.add_column("value", justify="right")
@@ -177,7 +177,7 @@ def partition_table(table: Mapping[str, Any]) -> Table:
 
 
 def places_tables(summary: Mapping[str, Any]) -> list[Table]:
-    """How photographs lie with the clients: FedVPR's Tab. 1, and what is in each city and continent."""
+    """How photographs are distributed over the clients: FedVPR's Tab. 1, and counts by city and continent."""
     clients, left_out = (number(summary["table"][key]) for key in ("clients", "left_out"))
     numbers = _table(f"Partition: {clients} clients, {left_out} images in no client")
     numbers.add_column("per client")
@@ -230,7 +230,7 @@ def runs_table(records: Sequence[Record], now: datetime | None = None) -> Table:
             style="" if record.finished else "dim",
         )
     if not all(record.finished for record in records):
-        table.caption = Text("dim: not finished; `wayfare resume` goes on")
+        table.caption = Text("dim: not finished; `wayfare resume` continues them")
     return table
 
 

@@ -20,7 +20,7 @@ _QUALITY = {SIDE: 80, SMALL: 70}
 
 
 class PictureSource(NamedTuple):
-    """A picture that the page would like to have."""
+    """A picture requested for the page."""
 
     source: Path | np.ndarray  # a file, or uint8 (H, W, 3)
     words: str

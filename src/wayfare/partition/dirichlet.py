@@ -37,7 +37,7 @@ class Dirichlet(Partition):
     def __post_init__(self) -> None:
         check_whole("clients", self.clients, 1)
         check_whole("min_size", self.min_size, 0)
-        if not 1e-4 <= self.alpha <= 1e6:  # beyond, a float cannot tell the draw from "one class" or "all alike"
+        if not 1e-4 <= self.alpha <= 1e6:  # outside, floats cannot represent the draw
             raise ConfigError(
                 f"alpha must be above 0 (from 0.0001 to 1000000), not {self.alpha!r}; 0.1 is strong skew, 100 little"
             )
@@ -59,9 +59,9 @@ class Dirichlet(Partition):
     def _equal_clients(self, supply: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """(clients, n) amounts of the "client" variant.
 
-        All clients draw at once. Where clients draw a class more often than it occurs, chance decides which draws are
-        met, as if the draws had come in random order; the unmet ones are drawn again from what is left. Each turn
-        uses up a class or ends the drawing, so there are at most n turns.
+        All clients draw at once. If a class is drawn more often than it occurs, chance decides which draws are served,
+        as if they had come in random order; the others are drawn again from the remaining classes. Each turn uses up
+        a class or ends the drawing, so there are at most n turns.
         """
         mix = rng.dirichlet(np.full(len(supply), self.alpha), self.clients)
         amounts = np.zeros(mix.shape, np.int64)
@@ -90,7 +90,7 @@ class Dirichlet(Partition):
 
 
 def _renormalised(mix: np.ndarray, left: np.ndarray) -> np.ndarray:
-    """Mixes over the classes that are left. A client whose mix is empty there draws in proportion to what is left."""
+    """Mixes over the remaining classes; a client whose mix has none of them draws in proportion to what remains."""
     empty = mix.sum(axis=1) < 1e-200
     mix = np.where(empty[:, None], left / left.sum(), mix)
     normalised: np.ndarray = mix / mix.sum(axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""A partition that was drawn before: a file written by `wayfare split --save`, or taken from another run's folder."""
+"""A stored partition: a file written by `wayfare split --save`, or taken from another run's folder."""
 
 from __future__ import annotations
 

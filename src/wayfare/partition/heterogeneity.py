@@ -1,4 +1,4 @@
-"""How different the clients of a split are, in the three numbers the field compares partitions by.
+"""How different the clients of a split are, in three common measures.
 
 For client u with class shares p_u and the shares q of all clients' samples together, averaged over clients:
 normalised entropy H(p_u) / log n (1: all classes alike, 0: one class), total variation 1/2 sum |p_u - q| (0: like
@@ -92,7 +92,7 @@ def _tables(split: Population, labels: np.ndarray, n: int, clients: int) -> Iter
 def _labels_of(indices: np.ndarray, labels: np.ndarray, n: int) -> np.ndarray:
     if len(indices) and indices.max() >= len(labels):
         raise ConfigError(
-            f"the split has sample {indices.max()}, there are {len(labels)} labels: is it of another data set?"
+            f"the split has sample {indices.max()}, there are {len(labels)} labels: does it belong to another data set?"
         )
     found: np.ndarray = np.asarray(labels)[indices]
     if len(found) and not (found.min() >= 0 and found.max() < n):

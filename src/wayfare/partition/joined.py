@@ -1,7 +1,7 @@
 """Joined: the devices of a real federation, each with a folder of its own.
 
-The server knows their names and how many samples each has, nothing else. Positions are places in the device's own
-folder, so the same numbers mean other samples on each device; only the device itself can look them up.
+The server knows only their names and numbers of samples. Sample indices refer to the device's own folder, so the same
+index means a different sample on each device; only the device itself can look it up.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Quantity: long-tailed client sizes with IID labels. Few clients have much, many have little.
+"""Quantity: long-tailed client sizes with IID labels. A few clients have many samples, many have few.
 
 Weights are, by `distribution`: "zipf" rank^-exponent (sizes the same in every draw, only who has them varies);
 "pareto" with tail index `exponent` (smaller is heavier); "lognormal" with standard deviation `exponent` of the log.

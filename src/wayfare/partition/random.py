@@ -1,4 +1,4 @@
-"""Random: every client has the same amount of everything (IID), as far as chance goes."""
+"""Random: IID clients of equal size."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Semantic: clients differ in what their samples mean, by as much as wanted (federated scene-graph benchmark, Sec. 3).
+"""Semantic: clients differ in the meaning of their samples (federated scene-graph benchmark, Sec. 3).
 
-Samples with several labels each have no one class to deal out by. So they are clustered by their category tensors
-(`partition.semantics`) with K-means, every cluster is cut down to the size of the smallest by drawing from it, and
-what is left, the pool, is dealt to the clients with the cluster as its class:
+Samples with several labels have no single class by which to divide them. So they are clustered by their category
+tensors (`partition.semantics`) with K-means, and every cluster is reduced to the size of the smallest by random
+selection. The remaining samples, the pool, are divided among the clients with the cluster as their class:
 
     random      shuffled and cut into equal parts
     shard       each client has `shards` of the clusters: 1 is strictly non-IID, all of them is IID. Clients with the
@@ -10,13 +10,13 @@ what is left, the pool, is dealt to the clients with the cluster as its class:
                 authors' files
     dirichlet   each client has a mix of clusters from a symmetric Dirichlet with `alpha`, and equally many samples
 
-With one seed the clusters and the pool are the same whatever the rule, so that rules can be compared. In the paper they
-are not on the same samples: `pool = "own"` draws, as its authors did, one pool for random, one for each shard split and
-one for all Dirichlet splits.
+With one seed, the clusters and the pool are the same for every rule, so that rules can be compared. In the paper the
+splits use different samples: `pool = "own"` draws, as its authors did, one pool for random, one for each shard split
+and one for all Dirichlet splits.
 
-K-means ends in local optima, and the paper's clusters are not the best: to have those, take its `centroids`. Without
-any, the best of `n_init` starts is taken. `clusters = 0` takes the number, from 2 to `most`, of which the mean
-silhouette (of a sample) is largest; all values are in the split's provenance.
+K-means finds local optima, and the paper's clusters are not the best one: to get those, use its `centroids`. Without
+centroids, the best of `n_init` starts is used. `clusters = 0` takes the number from 2 to `most` with the largest mean
+silhouette of a sample; all values are in the split's provenance.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from wayfare.partition.split import Split, check_whole, deal, even, origin, owne
 Rule = Literal["random", "shard", "dirichlet"]
 Pool = Literal["shared", "own"]
 _SILHOUETTE_SAMPLE = 2000
-_SPARSE = 0.25  # of the values are not 0: below, K-means is quicker without the zeros
+_SPARSE = 0.25  # share of nonzero values below which K-means is faster on a sparse matrix
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Clusters:
 
 
 class SemanticSplit(Split):
-    """A split that knows the clusters it was dealt from; one read from a file finds them again (`clusters_of`)."""
+    """A split that knows its clusters; for a split read from a file, `clusters_of` finds them again."""
 
     found: Clusters
 
@@ -95,7 +95,7 @@ class Semantic(Partition):
             raise ConfigError("semantic: centroids are given, so their number is; set clusters to it instead of 0")
 
     def __call__(self, dealt: Categories | np.ndarray, rng: np.random.Generator) -> SemanticSplit:
-        """`dealt`: the samples' categories, or a plain array with a row or a tensor for each."""
+        """`dealt`: the samples' categories, or a plain array with a row or a tensor for each sample."""
         seed = int(rng.integers(2**63))
         found = self.find(dealt, seed)
         return self.deal(found, seed, origin(self, found.labels, rng))
@@ -114,8 +114,8 @@ class Semantic(Partition):
         return _by_silhouette(_matrix(data), self.most, self.n_init, seed)
 
     def deal(self, found: Clusters, seed: int, provenance: dict[str, Any] | None = None) -> SemanticSplit:
-        """Draw the pool and deal it out."""
-        # what is the same for several splits is drawn from the same seed
+        """Draw the pool and divide it among the clients."""
+        # draws that several splits share use the same seed
         family = {"random": "random", "shard": f"shard {self.shards}", "dirichlet": "dirichlet"}[self.rule]
         pool = balanced(found, rng_for(seed, "pool", "" if self.pool == "shared" else family))
         labels = found.labels[pool]
@@ -160,7 +160,7 @@ class Semantic(Partition):
 
 
 def balanced(found: Clusters, rng: np.random.Generator) -> np.ndarray:
-    """The pool: as many samples of every cluster as the smallest has, in rising order."""
+    """The pool: from every cluster as many samples as the smallest has, in ascending order."""
     least = int(found.sizes.min())
     if not least:
         lacking = found.names[int(found.sizes.argmin())]
@@ -179,7 +179,7 @@ def clusters_of(split: Population, dealt: Categories | np.ndarray) -> Clusters:
     rule = Semantic(**provenance["settings"])
     found = rule.find(dealt, provenance["draw"])
     if origin(rule, found.labels, np.random.default_rng(0))["labels_sha256"] != provenance["labels_sha256"]:
-        raise DataError("this data has other clusters than the split", remedy="it is of other data: split anew")
+        raise DataError("the clusters of this data differ from those of the split", remedy="make a split of this data")
     return found
 
 
@@ -187,7 +187,7 @@ def clusters_of(split: Population, dealt: Categories | np.ndarray) -> Clusters:
 
 
 def _matrix(data: Categories) -> Any:
-    """The values in float64, without their zeros where most are: scene graphs use some cells of many."""
+    """The values in float64, as a sparse matrix if most are zero, as in scene graphs."""
     from scipy.sparse import csr_array
 
     sparse = np.count_nonzero(data.values) < _SPARSE * data.values.size
@@ -195,7 +195,7 @@ def _matrix(data: Categories) -> Any:
 
 
 def _nearest(data: Categories, given: Centroids) -> Clusters:
-    """Each sample to the centroid nearest to it, the first of equals."""
+    """Assign each sample to its nearest centroid, the first if several are equally near."""
     from threadpoolctl import threadpool_limits
 
     points = _matrix(data)
@@ -215,7 +215,7 @@ def _k_means(points: Any, number: int, starts: int, seed: int) -> Clusters:
     if points.shape[0] < number:
         raise ConfigError(f"semantic: {number} clusters of {points.shape[0]} samples; lower clusters or add data")
     means = KMeans(number, n_init=starts, random_state=seed_for(seed, "k-means", number) % 2**32, algorithm="lloyd")
-    with threadpool_limits(1), warnings.catch_warnings():  # threads would add up their sums in any order
+    with threadpool_limits(1), warnings.catch_warnings():  # threads would add numbers in varying order
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different samples than clusters: reported below
         means.fit(points)
     there, first, found, sizes = np.unique(means.labels_, return_index=True, return_inverse=True, return_counts=True)
@@ -227,7 +227,7 @@ def _k_means(points: Any, number: int, starts: int, seed: int) -> Clusters:
 
 
 def _by_silhouette(points: Any, most: int, starts: int, seed: int) -> Clusters:
-    """As many clusters as make the mean silhouette of a sample largest, the fewest of equals."""
+    """The number of clusters with the largest mean silhouette of a sample, the smallest if several are equal."""
     from sklearn.metrics import silhouette_score
     from threadpoolctl import threadpool_limits
 

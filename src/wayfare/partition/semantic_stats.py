@@ -1,7 +1,7 @@
-"""How different clients are in what their samples mean, and what the clusters are about. All of it ready for JSON.
+"""How different clients are in the meaning of their samples, and what the clusters are about, as JSON values.
 
-Heterogeneity is measured at the level by which the samples were dealt out, the clusters, and at those that a model
-will notice, such as predicates and objects: clients with one cluster each may still have much the same predicates.
+Heterogeneity is measured for the clusters, by which the samples were divided, and for the labels that a model sees,
+such as predicates and objects: clients with one cluster each may still have much the same predicates.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def summaries(dealt: Categories | np.ndarray, found: Clusters, top: int = 5, exa
 
 
 def _largest(values: np.ndarray, names: tuple[str, ...], top: int) -> list[dict[str, Any]]:
-    """The largest values above 0, and whose they are."""
+    """The largest values above 0, with their names."""
     places = np.argsort(-values, kind="stable")[:top]
     return [{"cell": names[place], "value": float(values[place])} for place in places if values[place] > 0]
 

@@ -1,14 +1,14 @@
-"""What a sample means, as numbers: the category tensor of the federated scene-graph benchmark (its Sec. 3.1).
+"""The meaning of a sample as numbers: the category tensor of the federated scene-graph benchmark (its Sec. 3.1).
 
-Whatever is said of a sample falls into a cell of a tensor with one axis for each kind of label: a relation of a scene
-graph has a subject, an object and a predicate, a tag only itself. A sample is its counts in all cells, laid flat.
+Each label of a sample is counted in a cell of a tensor with one axis for each kind of label: a relation of a scene
+graph has a subject, an object and a predicate, a tag only one axis. A sample is represented by its flattened counts.
 
     scenes/categories.py                            scene graphs: 13 x 13 x 7 counts with PSG's super-classes
     attributes/categories.py                        a table of attributes: -1 and 1
-    as_categories(table, names=("dog", "snow"))     a plain array: labels of which a sample may have several, say
+    as_categories(table, names=("dog", "snow"))     a plain array, for example of multi-label data
     count(...)                                      data of your own: a tensor of any order from a list of labels
 
-A task can be split by them if "categories" is among its `sources` and `source("categories")` gives them.
+A task can be split by them if "categories" is among its `sources` and `source("categories")` returns them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_VALUES = 2**28  # cells x samples: 1 GiB
 
 
 class Level(NamedTuple):
-    """One kind of label, counted in every sample: by which to see how different clients are."""
+    """Counts of one kind of label in every sample, to measure how different clients are."""
 
     counts: np.ndarray  # float32 (N, L)
     names: tuple[str, ...]  # L
@@ -47,7 +47,7 @@ class Example(NamedTuple):
     """One sample, to be looked at."""
 
     id: str  # what its file or its annotation calls it
-    words: tuple[str, ...] = ()  # what is said of it
+    words: tuple[str, ...] = ()  # its labels in words
     picture: Path | None = None  # where there is one
     drawing: Drawing | None = None
 
@@ -81,7 +81,7 @@ class Categories:
 
 
 def as_categories(annotations: Categories | np.ndarray, names: Sequence[str] = ()) -> Categories:
-    """Numbers as they are, a row or a tensor for each sample. With `names` of a row's places these are a level too."""
+    """A plain array, a row or a tensor for each sample, as categories; with `names` of the columns also as a level."""
     if isinstance(annotations, Categories):
         return annotations
     if annotations.ndim < 2 or annotations.dtype.kind not in "biuf":
@@ -103,16 +103,16 @@ def count(
     spoken: Sequence[int] | None = None,
     levels: Mapping[str, Level] | None = None,
 ) -> Categories:
-    """Categories from what is said of `samples` samples: the r-th remark is about sample[r], at places[r] on the axes.
+    """Categories from a list of labels: the r-th label belongs to sample[r] and lies at places[r] on the axes.
 
-    `axes` names what there is on each axis; `spoken` is the order in which a cell's names are read, if not theirs.
-    A tensor of very many cells becomes a row of those in which there is something.
+    `axes` names the values on each axis; `spoken` is the order in which a cell's names are joined, by default that of
+    the axes. Of a tensor with very many cells only those that occur are kept.
     """
     shape = tuple(len(axis) for axis in axes)
     cells = math.prod(shape)
     sample, places = np.asarray(sample), np.asarray(places)
     if not shape or not cells:
-        raise ConfigError("a category tensor of no cells: name what there is on each of its axes")
+        raise ConfigError("a category tensor without cells: name the values on each of its axes")
     if places.shape != (len(sample), len(shape)):
         raise DataError(f"places of shape {places.shape}: expected {(len(sample), len(shape))}, a place on each axis")
     outside = ((places < 0) | (places >= shape)).any(axis=1) | (sample < 0) | (sample >= samples)

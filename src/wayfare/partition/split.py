@@ -1,4 +1,4 @@
-"""Who has what: the sample indices of every client of a population.
+"""The sample indices of every client of a population.
 
     ClientSplit         what both forms share: ids, groups, provenance, packing (the contract is core's `Population`)
     ├── Split           drawn indices in compressed rows: one array of offsets, one of indices
@@ -7,8 +7,8 @@
 `load_split` reads back what `pack` wrote. The bytes are safetensors with one JSON metadata key and a digest over
 everything, equal for equal populations.
 
-Below the classes is what the rules of this package share. A rule decides one number per sample, its owner, and
-`deal` turns owners into a Split: so that no sample is in two clients is a matter of form, not of care.
+Below the classes are the helpers that the rules of this package share. A rule computes one number per sample, its
+owner, and `deal` turns owners into a Split: by construction no sample is in two clients.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from wayfare.core.errors import ConfigError, DataError
 from wayfare.core.protocols import Population
 
 _KEY = "split"
-_REMEDY = "make the partition anew, or restore the file from a copy"
+_REMEDY = "make the partition again, or restore the file from a copy"
 
 
 class Ids(Sequence[str]):
@@ -141,7 +141,7 @@ class ClientSplit(Population, ABC):
         return i if self.numbers is None else int(self.numbers[i])
 
     def _kept(self, positions: Sequence[int] | np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
-        """Checked positions, and what every selection hands on of its parent."""
+        """Checked positions, and the attributes that a selection inherits."""
         kept = np.asarray(positions)
         kept = kept.astype(np.int64) if kept.size == 0 else kept
         if kept.ndim != 1 or kept.dtype.kind not in "iu" or len(np.unique(kept)) != len(kept):
@@ -270,7 +270,7 @@ class VirtualSplit(ClientSplit):
 
 
 def load_split(data: bytes) -> Split | VirtualSplit:
-    """Read what `pack` wrote; DataError where the bytes are anything else."""
+    """Read what `pack` wrote; anything else is a DataError."""
     body, arrays = _open(data)
     try:
         shared = {"provenance": body["provenance"], "groups": body["groups"], "numbers": arrays.get("numbers")}
@@ -308,7 +308,7 @@ def _digest(body: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:
-    """A read-only int64 view: a split is shared by everyone who reads it."""
+    """A read-only int64 view, because a split is shared by all its readers."""
     source = np.asarray(array)
     if source.size and source.dtype.kind not in "iu":
         raise DataError(f"a split holds integers, not {source.dtype}")
@@ -318,7 +318,7 @@ def _frozen(array: np.ndarray) -> np.ndarray:
 
 
 def _plain(provenance: dict[str, Any]) -> dict[str, Any]:
-    """As it will read after a round trip, so that a loaded split equals the one that was packed."""
+    """The provenance after a JSON round trip, so that a loaded split equals the one that was packed."""
     try:
         plain: dict[str, Any] = json.loads(json.dumps(provenance, allow_nan=False, default=_scalar))
     except (TypeError, ValueError) as error:
@@ -327,7 +327,7 @@ def _plain(provenance: dict[str, Any]) -> dict[str, Any]:
 
 
 def _scalar(value: object) -> object:
-    """NumPy's numbers are not JSON's, and settings may well come from an array."""
+    """NumPy numbers as Python numbers, which JSON can hold."""
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"{type(value).__name__} {value!r}")
@@ -337,7 +337,7 @@ def _offsets(sizes: np.ndarray) -> np.ndarray:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
 
 
-#### What the rules share
+#### Helpers for rules
 
 
 def check_whole(name: str, value: object, least: int) -> None:
@@ -358,9 +358,9 @@ def check_labels(labels: np.ndarray, clients: int) -> np.ndarray:
 
 
 def origin(rule: Any, labels: np.ndarray, rng: np.random.Generator) -> dict[str, Any]:
-    """Where a split comes from: rule, settings, the generator's seed, and on which labels.
+    """The provenance of a split: rule, settings, the generator's seed, and a digest of the labels.
 
-    Call it before drawing or after: the seed is the one the generator was made from.
+    It may be called before or after drawing: the seed is the one the generator was made from.
     """
     source = getattr(rng.bit_generator, "seed_seq", None)
     seed = np.asarray(getattr(source, "entropy", None), dtype=object).tolist()

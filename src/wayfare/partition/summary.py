@@ -1,4 +1,4 @@
-"""Who has what, for people: statistics of a split, the first clients' label counts, and what the task adds."""
+"""A summary of a split for people: statistics, the first clients' label counts, and what the task adds."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from wayfare.partition.heterogeneity import counts, describe
 from wayfare.partition.semantic import clusters_of
 from wayfare.partition.semantic_stats import semantics_of
 
-_DESCRIBED = 5000  # clients; more would take longer than they tell
+_DESCRIBED = 5000  # clients; more would take long and add little
 
 
 def summarise_split(split: Population, task: Task) -> dict[str, Any]:
     """Ready for JSON: "provenance", "table", and what there is of "counts", "semantics" and the task's own."""
-    if split.provenance.get("rule") == "joined":  # whose samples nobody here has
+    if split.provenance.get("rule") == "joined":  # its samples are on the devices
         table = {key.removeprefix("size_"): value for key, value in describe(split).items()}
         return {"provenance": split.provenance, "table": table | {"clients": len(split)}}
     shown = split if len(split) <= _DESCRIBED else split.select(range(_DESCRIBED))

@@ -1,7 +1,7 @@
 """Virtual: any number of clients from any data, by a rule instead of a table.
 
-Each client draws `size` samples of the whole without replacement, from a seed of its own; two clients may share
-samples. For tests of scale: a million clients cost no memory.
+Each client draws `size` samples of the whole without replacement, from its own seed; two clients may share samples. It
+is meant for scalability tests: a million clients need no memory.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Place recognition: where was this photo taken?
 
-What is learnt is a network that describes a photograph by a vector, a descriptor, so that photographs of one place are
-near each other. It is FedVPR (Dutto et al., Collaborative Visual Place Recognition through Federated Learning, 2024).
-To locate a photo is to find the nearest descriptors among photographs whose positions are known.
+The network describes a photograph by a vector, its descriptor, so that photographs of one place have similar
+descriptors. It implements FedVPR (Dutto et al., Collaborative Visual Place Recognition through Federated Learning,
+2024). A photo is located by finding the nearest descriptors among photographs whose positions are known.
 
 Where the paper is:
 
@@ -21,7 +21,7 @@ The path of a photograph through the files, in training:
     data/msls.py, photos.py, frames.py ...          read its layout into a table, data/place_photos.py
     data/train_test.py                              which rows are trained on, tested on, and queries
     samples.py                                      decodes the pictures; holds all that is read
-    feature_maps.py                                 what the frozen layers make of them, kept in the cache
+    feature_maps.py                                 the outputs of the frozen layers, cached
     client_photos.py, mining.py                     a client's triplets
     augment.py, descriptor.py, losses.py            from pictures to the loss
     task.py                                         puts it together: [task] of a recipe

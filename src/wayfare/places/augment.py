@@ -181,7 +181,7 @@ def crop_box(height: int, width: int, crop: float, draw: np.ndarray) -> tuple[in
 
 
 def _check(pictures: Tensor) -> None:
-    """Refuse what would be changed into nonsense without a word."""
+    """Refuse pictures that would silently be changed into nonsense."""
     if pictures.dtype != torch.float32 or pictures.ndim != 4 or pictures.shape[1] != 3:
         raise ValueError(f"pictures {pictures.dtype} {tuple(pictures.shape)}: expected float32 (N, 3, H, W)")
     if pictures.numel():

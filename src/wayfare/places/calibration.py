@@ -1,14 +1,15 @@
-"""How much an answer can be relied on: three scores of the list of matches, and a logistic regression on them.
+"""The confidence of an answer: three scores of the list of matches, and a logistic regression on them.
 
     nearest     the distance of the nearest descriptor
     ratio       that distance, divided by the one of the first match of another place: 1 if both are as near
     agreement   the share of the following matches that lie at the place of the first
 
 The regression and the threshold below which an answer is "unknown" are learnt on photographs of the run's own data,
-whose places are known. Each asks twice: with the whole database, and with everything around its place removed; the
+whose places are known. Each is used twice: with the whole database, and with everything around its place removed; the
 second answer is never right. An answer is right if its first match lies at most `radius` metres from where the photo
-was taken. So confidence is the chance that an answer is right if one photo in two comes from a place that is not in the
-index. The threshold is the one with the best F1 among those at which at least half of the accepted answers are right.
+was taken. So confidence is the probability that an answer is right if every second photo comes from a place that is not
+in the index. The threshold is the one with the best F1 among those at which at least half of the accepted answers are
+right.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ def fit(scores: np.ndarray, right: np.ndarray, known: np.ndarray, source: str) -
 
 
 def calibrate(model: TrainedPlaceModel, run: Path, progress: Progress = lambda *_: None) -> Calibration:
-    """Learn from the data of the model's run. DataError says why where that cannot be."""
+    """Learn from the data of the model's run; a DataError says why if that is impossible."""
     progress("reading the run's own photographs", 0, 1)
     divided = model.task.loaded.divided
     if divided.photos.pairs is not None:

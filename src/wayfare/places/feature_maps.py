@@ -1,8 +1,7 @@
-"""What the frozen part of a network makes of photographs: computed once for all rounds, clients, seeds and runs.
+"""Feature maps of photographs from the frozen part of a network: computed once for all rounds, clients, seeds and runs.
 
 The maps are an array in the cache (see `nets.cached`) under a key made of the photographs and of the frozen weights.
-Where nothing is frozen, or where they would take too much room, maps are made of the pictures whenever they are asked
-for.
+If nothing is frozen, or if the maps would take too much space, they are computed on every access.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from torch import Tensor
 from wayfare.io.cache import cache_dir
 from wayfare.io.decoded import Decoded
 from wayfare.io.findings import Progress
-from wayfare.nets.cached import in_parts, kept, write_rows
+from wayfare.nets.cached import cached_array, in_parts, write_rows
 from wayfare.places.descriptor import Descriptor
 
 _FORM = 1  # raise it when the same weights and pictures give other maps
@@ -44,7 +43,7 @@ class FeatureMaps:
 
 
 def _through(net: Descriptor, images: Decoded, rows: np.ndarray) -> Tensor:
-    """Photographs through the frozen part. One alone is rounded differently from one among others: it gets company."""
+    """Photographs through the frozen part. A single one is duplicated, because it would be rounded differently."""
     together = rows if len(rows) > 1 else np.repeat(rows, 2)
     return net.trunk(pictures(images, together, net.mean.device))[: len(rows)]
 
@@ -56,7 +55,7 @@ def _kept(net: Descriptor, images: Decoded, room: float, progress: Progress | No
     if 4 * len(images) * shape.numel() > room:
         return None
     whole = (len(images), shape[1], shape[2], shape[0])
-    return kept(target / "maps.npy", whole, lambda path: _write(path, net, images, whole, progress))
+    return cached_array(target / "maps.npy", whole, lambda path: _write(path, net, images, whole, progress))
 
 
 def _write(path: Path, net: Descriptor, images: Decoded, shape: tuple[int, ...], progress: Progress | None) -> None:

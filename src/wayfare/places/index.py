@@ -6,9 +6,9 @@
     photos.bin          where each was taken, see table.ROW
     names.bin           their files
 
-The last three only ever grow, and what counts is what index.json says: it is replaced in one step after the rest is on
-the disk. So whoever has the index open is not disturbed by photographs being added, and work that is interrupted or
-killed leaves an index of everything up to a few seconds before. Finding a photo never writes.
+The last three files only grow, and index.json says how much of them is valid: it is replaced atomically after the rest
+is on disk. So readers are not disturbed while photographs are added, and an interrupted or killed process leaves an
+index of everything up to a few seconds before. Finding a photo never writes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Facts:
     count: int = 0  # photographs
     names: int = 0  # bytes of all their names
     groups: tuple[tuple[str, str], ...] = ()  # city and zone
-    replaced: tuple[int, ...] = ()  # rows that no longer count: there is a newer one of the same file
+    replaced: tuple[int, ...] = ()  # outdated rows: there is a newer one of the same file
     waiting: int = 0  # photographs still to come when this was written; not 0 where work was interrupted
     calibration: Calibration | None = None
     uncalibrated: str = ""  # why there is none
@@ -151,7 +151,7 @@ def _mapped(file: Path, kind: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
     try:
         found = file.stat().st_size
         if found < wanted:
-            raise StoreError(f"{file} is damaged: {found:,} bytes, where index.json speaks of {wanted:,}")
+            raise StoreError(f"{file} is damaged: {found:,} bytes, but index.json says {wanted:,}")
         return np.memmap(file, kind, "r", shape=shape)
     except (OSError, ValueError) as error:
         raise StoreError(f"{file} is damaged: {error}") from error

@@ -24,7 +24,7 @@ from wayfare.places.positions import rows_of
 from wayfare.places.trained_model import Described, TrainedPlaceModel, describe
 
 _FILES = frozenset((FACTS, MODEL, DESCRIPTORS, PHOTOS, NAMES))
-_MOST_REPLACED = 10_000  # photographs that are passed over in every search; beyond that it is better to begin anew
+_MOST_REPLACED = 10_000  # outdated photographs that every search skips; with more, a new index is better
 _IDENTITY = ("size", "changed", "easting", "northing", "group")  # by which a photograph is the same as before
 
 Progress = Callable[[str, int, int], None]
@@ -51,11 +51,11 @@ def add(
     progress: Progress = lambda *_: None,
     describe: Describe = describe,
 ) -> Added:
-    """Put photographs into the index in this folder, which is made where there is none.
+    """Add photographs to the index in this folder, which is created if there is none.
 
-    Those that are in it already, as the same unchanged file at the same position, are kept as they are. `learn` gives
-    the calibration of a new index; an error in its data says why there can be none. `describe` is for who has the
-    descriptors already.
+    Photographs that are in it already, with the same unchanged file and position, are kept. `learn` returns the
+    calibration of a new index; if it raises an error, the index records why it has none. `describe` is for callers that
+    have the descriptors already.
     """
     with held(out, _FILES):
         before = Index(out) if (out / FACTS).exists() else None
@@ -63,15 +63,15 @@ def add(
         groups = tuple(dict.fromkeys([*facts.groups, *((group.city, group.zone) for group in photos.groups)]))
         facts = replace(facts, groups=groups)
         rows, names = _identified(photos, rows_of(photos, [Group(*pair) for pair in groups]))
-        there = _known_rows(before, names)
-        todo = np.flatnonzero(~_unchanged(before, rows, there))
-        if len(facts.replaced) + int((there[todo] >= 0).sum()) > _MOST_REPLACED:
+        known = _known_rows(before, names)
+        todo = np.flatnonzero(~_unchanged(before, rows, known))
+        if len(facts.replaced) + int((known[todo] >= 0).sum()) > _MOST_REPLACED:
             raise ConfigError(f"{out}: more than {_MOST_REPLACED:,} of its photos have changed: make a new index")
         skipped: list[Skipped] = []
         done = new = 0
         for part in describe(model, [Path(os.fsdecode(names[row])) for row in todo]):
             fresh = todo[part.kept]
-            old = there[fresh][there[fresh] >= 0].tolist()
+            old = known[fresh][known[fresh] >= 0].tolist()
             skipped += part.skipped
             done, new = done + len(fresh) + len(part.skipped), new + len(fresh) - len(old)
             facts = replace(facts, replaced=(*facts.replaced, *old), waiting=len(todo) - done)
@@ -149,7 +149,7 @@ def _unchanged(before: Index | None, rows: np.ndarray, there: np.ndarray) -> np.
 
 
 def _appended(out: Path, facts: Facts, rows: np.ndarray, names: Sequence[bytes], descriptors: np.ndarray) -> Facts:
-    """Write to the end of every file, then make it count."""
+    """Append to every file, then commit by replacing index.json."""
     rows = rows.copy()
     rows["name_end"] = facts.names + np.cumsum([len(name) for name in names], dtype=np.int64)
     contents = {DESCRIPTORS: checked(descriptors, "photographs").tobytes(), PHOTOS: rows.tobytes()}

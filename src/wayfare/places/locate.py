@@ -82,7 +82,7 @@ def locate(index: Index, photos: Iterable[Path | str], k: int = 5, threshold: fl
 
     calibration = index.facts.calibration
     if k < 1:
-        raise ConfigError(f"k = {k}: at least one place")
+        raise ConfigError(f"k = {k}: expected at least one place")
     if threshold is not None and calibration is None:
         raise ConfigError(
             f"{index.folder} gives no confidence ({index.facts.uncalibrated}), so a threshold has nothing to go by"
@@ -119,8 +119,8 @@ def curve(index: Index, answers: Sequence[Answer], truth: PlacePhotos) -> Curve:
     rows = rows_of(truth, index.groups)[np.array([row_of[answer.photo.resolve()] for answer in answers], np.int64)]
     first = index.photos[np.array([answer.places[0].first.row for answer in answers], np.int64)]
     right = np.array([metres(one[None], other)[0] for one, other in zip(first, rows)]) <= index.facts.radius
-    there = np.delete(np.asarray(index.photos), list(index.facts.replaced))
-    known = (closest(rows, there) <= index.facts.radius) | right
+    current = np.delete(np.asarray(index.photos), list(index.facts.replaced))
+    known = (closest(rows, current) <= index.facts.radius) | right
     values = [-answer.scores["nearest"] if answer.confidence is None else answer.confidence for answer in answers]
     return curve_of(np.array(values), right, known)
 

@@ -3,9 +3,9 @@
     triplet     Eq. 3 of the FedVPR paper, max(D^2(q, p) - D^2(q, n) + m, 0); code related to it has D for D^2
     infonce     which of these photographs is of the query's place? Also the loss of the warm-up
 
-Hard negatives teach a network that has learnt nothing to give the same descriptor for everything: all distances are
-then zero, the loss is the margin and its gradient is zero, for ever (`collapsed` says so). Trained on `infonce` first,
-it learns to tell places apart, and hard negatives help from there. Networks with pretrained weights need no warm-up.
+With hard negatives, an untrained network learns to give the same descriptor for everything: then all distances are
+zero, the loss is the margin, and its gradient stays zero (`collapsed` detects that). Trained on `infonce` first, it
+learns to tell places apart, and hard negatives help from then on. Networks with pretrained weights need no warm-up.
 
 What worked when tried (four convolutions, 64x64 pixels, some hundred queries of real photographs): a few hundred steps
 of 8 triplets with random negatives, Adam 1e-3, then hard negatives with a tenth of that learning rate. With the same
@@ -122,7 +122,7 @@ def spread(descriptors: Tensor | np.ndarray) -> float:
 
 
 def collapsed(now: float, start: float) -> str:
-    """What to tell the user if descriptors with this `spread`, and that one before training, have become useless."""
+    """A warning if the descriptors' `spread` now, compared with that before training, shows that they are useless."""
     if now >= max(_LEAST_SPREAD, _LEAST_SHARE * start):  # not so for NaN either
         return ""
     return (

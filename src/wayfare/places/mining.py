@@ -6,7 +6,7 @@ those beyond `negative_radius` (Eq. 2). Features are cached: computed for `refre
 these are done. A miner is a class with one method, `choose`; the first three are those of the deep visual
 geo-localization benchmark:
 
-    partial     negatives from a pool of random photographs, drawn anew with each cache and shared by its queries
+    partial     negatives from a pool of random photographs, drawn again for each cache and shared by its queries
     full        the whole database is embedded; each query draws a pool of its own and adds the negatives it had before
     random      any photographs that are far enough; only queries and positives are embedded
     local       (Tab. 6) negatives of a query come from the database's closest `sequences` only, `per_sequence` random

@@ -1,9 +1,9 @@
 """The nearest descriptors, exactly, and in an order that does not depend on blocks, threads or the library's build.
 
-faiss is quick because it multiplies matrices, and the last bits of its distances depend on how it cuts them. So faiss
-only proposes: a few more than are wanted, whose distances are then computed pair by pair in double precision, equal
-ones in the order of their rows. Where faiss's rounding could have hidden a better one, more are asked for, and at last
-all are compared. That a network has collapsed (all descriptors equal, or nearly so) changes nothing but the time.
+faiss is fast because it multiplies matrices, but the last bits of its distances depend on how it divides them. So faiss
+only proposes a few more rows than needed. Their distances are then computed pair by pair in double precision; equal
+distances are ordered by row. If faiss's rounding could have hidden a nearer row, more are proposed, and finally all
+rows are compared. With a collapsed network (all descriptors nearly equal) this only takes longer.
 """
 
 from __future__ import annotations
@@ -85,14 +85,14 @@ class _Base:
         # as many threads as torch has (one in workers); where both share an OpenMP library this changes nothing
         faiss.omp_set_num_threads(torch.get_num_threads())
         width = min(width, len(self.database))
-        asked = queries - self.centre
-        roughly, proposals = faiss.knn(asked, self.centred, width)
+        centred = queries - self.centre
+        roughly, proposals = faiss.knn(centred, self.centred, width)
         numbers = np.repeat(np.arange(len(queries)), width)
         exactly = pair_distances(queries, self.database, numbers, proposals.ravel()).reshape(proposals.shape)
         order = np.lexsort((proposals, exactly), axis=1)[:, :count]
         rows, distances = np.take_along_axis(proposals, order, 1), np.take_along_axis(exactly, order, 1)
         # |q|^2 + |d|^2 - 2 q.d is rounded by no more than this, in whatever order it is summed
-        error = (queries.shape[1] + 16) * _ROUNDING * (_lengths(asked) + self.longest) ** 2
+        error = (queries.shape[1] + 16) * _ROUNDING * (_lengths(centred) + self.longest) ** 2
         sure = distances[:, -1] < roughly[:, -1] - error
         return rows, distances, sure | (width == len(self.database))
 

@@ -43,7 +43,7 @@ class Protocol:
         if self.denominator not in ("queries with a positive", "all queries"):
             raise ConfigError(f"denominator {self.denominator!r}: 'queries with a positive' or 'all queries'")
         if not self.cutoffs or min(self.cutoffs) < 1:
-            raise ConfigError(f"cutoffs {self.cutoffs}: at least one, each at least 1")
+            raise ConfigError(f"cutoffs {self.cutoffs}: expected at least one, each at least 1")
         if self.radius is not None and not self.radius >= 0:
             raise ConfigError(f"radius {self.radius}: metres, at least 0")
 
@@ -177,10 +177,13 @@ def _search(
     top = np.full((len(queries), count), -1, np.int64)
     distances = np.full((len(queries), count), np.inf)
     for group in np.unique(query_groups):
-        asked, known = np.flatnonzero(query_groups == group), np.flatnonzero(database_groups == group)
+        members, known = np.flatnonzero(query_groups == group), np.flatnonzero(database_groups == group)
         if len(known):
-            rows, squared = nearest(queries[asked], database[known], count)
-            top[asked, : rows.shape[1]], distances[asked, : rows.shape[1]] = known[rows], np.sqrt(squared)
+            rows, squared = nearest(queries[members], database[known], count)
+            top[members, : rows.shape[1]], distances[members, : rows.shape[1]] = (
+                known[rows],
+                np.sqrt(squared),
+            )
     return top, distances
 
 

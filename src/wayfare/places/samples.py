@@ -76,8 +76,8 @@ class PlaceSamples:
         return broken + [{"file": str(e.file or self.table.root), "reason": str(e)} for e in problems]
 
     def maps(self, net: Descriptor, progress: Progress | None = None) -> FeatureMaps:
-        """What the frozen part of a network makes of the pictures."""
-        key = net.trunk_key, net.mean.device.type  # another kind of device rounds otherwise
+        """The feature maps of the pictures from the frozen part of a network."""
+        key = net.trunk_key, net.mean.device.type  # other kinds of devices round differently
         if key not in self._maps:
             counted = None if progress is None else _named(progress, "frozen layers")
             self._maps[key] = FeatureMaps(net, self.images, self.data.cache * _GIB, counted)

@@ -1,4 +1,4 @@
-"""Scenes as a network sees them: the objects of several images in one list, and the ordered pairs to say something of.
+"""A batch of scenes for a network: the objects of several images in one list, and the ordered pairs to classify.
 
 Images are batched by putting their objects one after another; `image` says which is whose, and pairs never cross
 images. What a relation head needs of an object is `x` (its looks), its label and its place; of a pair, `u` (the looks
@@ -40,7 +40,7 @@ class GraphBatch:
 
     @property
     def true_labels(self) -> Tensor:
-        """The classes to learn, -1 where an object is nothing known."""
+        """The classes to learn, -1 for an object without a known class."""
         return self.truth if len(self.truth) else self.labels
 
     def to(self, device: torch.device) -> GraphBatch:
@@ -50,7 +50,7 @@ class GraphBatch:
 
 @dataclass(frozen=True)
 class HeadOutput:
-    """What a relation head gives for a batch."""
+    """The output of a relation head for a batch."""
 
     predicates: Tensor  # logits (P, predicates + 1), 0 for none
     features: Tensor  # (P, width): what the logits are made of

@@ -1,4 +1,4 @@
-"""Boxes that the user brings: where the objects of photos are, and what they are.
+"""Boxes given by the user: where the objects in photos are, and what they are.
 
 JSON     {"photo.jpg": [{"label": "person", "box": [x1, y1, x2, y2], "score": 0.9}, ...], ...}
 CSV      file,label,x1,y1,x2,y2,score
@@ -39,14 +39,14 @@ class Boxes:
     photos: dict[str, list[LabelledBox]]
 
     def of(self, photo: Path) -> list[LabelledBox] | None:
-        """What is known of a photo, None if nothing is: the longest end of its path that the file names."""
+        """The objects of a photo, by the longest end of its path that the file names; None if there is none."""
         parts = photo.absolute().parts
         names = (str(Path(*parts[start:]).as_posix()) for start in range(len(parts)))
         return next((self.photos[name] for name in names if name in self.photos), None)
 
 
 def read_boxes(file: Path) -> Boxes:
-    """A file in one of the two forms; anything wrong in it is a DataError that says where."""
+    """Read a file in one of the two formats; any fault is a DataError that says where."""
     rows = _from_csv(file) if file.suffix.lower() == ".csv" else _from_json(file)
     photos: dict[str, list[LabelledBox]] = {}
     for photo, found in rows:

@@ -1,4 +1,4 @@
-"""What a scene graph means, as numbers: counts of its relations, for the partition `semantic`."""
+"""The meaning of a scene graph as numbers: counts of its relations, for the partition `semantic`."""
 
 from __future__ import annotations
 

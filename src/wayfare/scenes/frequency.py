@@ -1,4 +1,4 @@
-"""How often two classes of objects are related, and how: a table that anyone can count.
+"""How often two classes of objects are related, and by which predicate: a table of counts.
 
 It is the floor that a trained head must beat, and what MOTIFS and GPS-Net add to their logits. The counts of all
 clients are the sum of theirs: a statistic of their data, which a federation discloses when it uses it.
@@ -39,7 +39,7 @@ class Frequencies:
         return table
 
     def probabilities(self) -> np.ndarray:
-        """float32 (C, C, K + 1): the baseline; classes that never met are not related."""
+        """float32 (C, C, K + 1): the baseline; classes that never occur together are not related."""
         counts = np.concatenate([self.unrelated[..., None], self.triplets], 2)
         counts[..., 0] += counts.sum(2) == 0
         shares: np.ndarray = (counts / counts.sum(2, keepdims=True)).astype(np.float32)
@@ -79,7 +79,7 @@ def guesses(
     constraint: bool = True,
     most: int = max(CUTOFFS),
 ) -> Guesses:
-    """What the baseline says of all pairs of these scenes, by their labels and, where given, their scores alone."""
+    """The baseline's guesses for all pairs of these scenes, from labels and, if given, object scores only."""
     if frequencies.overlapping.shape != (len(scenes.classes),) * 2:
         known = len(frequencies.overlapping)
         raise ConfigError(f"frequencies of {known} classes, scenes with {len(scenes.classes)}: expected the same ones")

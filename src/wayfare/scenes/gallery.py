@@ -64,18 +64,20 @@ def _ranked(graphs: SceneGraphs) -> list[int]:
     """Pictures that are there, those first that show predicates which those before them do not, rare ones above all."""
     relations = np.diff(graphs.relation_offsets)
     some = evenly(np.flatnonzero((relations >= _FEWEST) & (relations <= _MANY)), _SOME)
-    there = [index for index in some or evenly(np.flatnonzero(relations), _SOME) if graphs.picture(index) is not None]
-    shows = np.zeros((len(there), len(graphs.predicates)), bool)
-    for place, index in enumerate(there):
+    available = [
+        index for index in some or evenly(np.flatnonzero(relations), _SOME) if graphs.picture(index) is not None
+    ]
+    shows = np.zeros((len(available), len(graphs.predicates)), bool)
+    for place, index in enumerate(available):
         shows[place, graphs[index].relations[:, 2]] = True
-    whole = np.array([2.0 if graphs.panoptic(index) is not None else 1.0 for index in there])
+    whole = np.array([2.0 if graphs.panoptic(index) is not None else 1.0 for index in available])
     worth = 1 / np.sqrt(np.bincount(graphs.relations[:, 2], minlength=len(graphs.predicates)).clip(min=1))
     order: list[int] = []
-    left = np.ones(len(there), bool)
+    left = np.ones(len(available), bool)
     while left.any() and len(order) < _TRIES:
         best = int(np.argmax(np.where(left, whole * (shows @ worth), -1)))
         left[best] = False
-        order.append(there[best])
+        order.append(available[best])
         worth = np.where(shows[best], worth / 4, worth)
     return order
 

@@ -83,9 +83,9 @@ def graphs(
     the model, that is a DataError at the end.
     """
     if top < 1 or most < 1:
-        raise ConfigError(f"top = {top}, most = {most}: at least 1")
+        raise ConfigError(f"top = {top}, most = {most}: expected at least 1")
     if not 0 <= score <= 1:
-        raise ConfigError(f"score = {score}: from 0 to 1")
+        raise ConfigError(f"score = {score}: expected 0 to 1")
     report = GraphReport() if report is None else report
 
     @cache

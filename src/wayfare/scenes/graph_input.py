@@ -1,4 +1,4 @@
-"""The pictures of which a graph is graph_inputs, with their objects: from annotations, from boxes, or from a detector.
+"""The pictures to make graphs of, with their objects: from annotations, from boxes, or from a detector.
 
 What is given may be a photo, a folder of photos, a psg.json, or a folder with one. With boxes of one's own a folder is
 always one of photos. What cannot be used is skipped with a reason, and the rest goes on.
@@ -29,7 +29,7 @@ Find = Callable[[np.ndarray], list[LabelledBox]]  # the objects of a picture, ui
 class ObservedPicture:
     """A picture and the objects in it."""
 
-    file: Path  # the photo; where an annotation has none, where it would be
+    file: Path  # the photo, or where it would be if an annotation has none
     image_id: str  # in the annotation; "" for a photo
     size: tuple[int, int]  # width, height
     labels: Sequence[str]
@@ -38,7 +38,7 @@ class ObservedPicture:
     areas: np.ndarray  # int64 (K,): pixels of the segment; -1 where it is not known
     pixels: np.ndarray | None = None  # uint8 RGB; None where there is no photo
     segments: np.ndarray | None = None  # int32 (H, W): places among the objects; -1 for none
-    notes: tuple[str, ...] = ()  # what was odd and is mended
+    notes: tuple[str, ...] = ()  # what was unusual and has been corrected
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def graph_inputs(
         skipped += [] if files else [Skipped(str(path), "no JPEG, PNG or WebP pictures and no psg.json in this folder")]
         pictures += [_photo(file, boxes, find) for file in files]
     if images and not annotated:
-        raise ConfigError("--image names pictures of a psg.json, and none is given: give photos by their paths")
+        raise ConfigError("--image selects pictures of a psg.json, but none is given: give photos by their paths")
     return pictures, skipped, notes
 
 
@@ -90,7 +90,7 @@ def _annotation(path: Path) -> bool:
     if not path.is_file() or not path.name.lower().endswith(_JSON):
         return False
     if not psg.recognises(path):
-        remedy = "boxes of photos go with --boxes FILE, beside the photos themselves"
+        remedy = "give boxes of photos with --boxes FILE, in addition to the photos"
         raise DataError("a JSON file, but not scene graphs in psg.json form", path, remedy=remedy)
     return True
 
@@ -182,7 +182,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def _observed(file: Path, pixels: np.ndarray, found: Sequence[LabelledBox], noted: bool) -> ObservedPicture:
-    """Boxes are cut at the picture's edges, and what lies outside altogether is left out; `noted`: and noted."""
+    """Clip boxes at the picture's edges and leave out those entirely outside; with `noted`, add notes about them."""
     size = (pixels.shape[1], pixels.shape[0])
     boxes = np.array([one.box for one in found], np.float64).reshape(-1, 4)
     inside = boxes.clip(0, np.array([*size, *size]))
@@ -190,7 +190,7 @@ def _observed(file: Path, pixels: np.ndarray, found: Sequence[LabelledBox], note
     notes = []
     if outside := [one.label for one, kept in zip(found, fits) if not kept]:
         notes.append(f"left out, outside the picture of {size[0]} x {size[1]}: {', '.join(outside[:8])}")
-    cut = (np.abs(inside - boxes).max(1, initial=0) > 1) & fits  # what a rounding explains is not worth a word
+    cut = (np.abs(inside - boxes).max(1, initial=0) > 1) & fits  # rounding is not reported
     if cut.any():
         notes.append(f"cut at the picture's edge: {', '.join(found[place].label for place in np.flatnonzero(cut)[:8])}")
     kept = [one for one, inside_it in zip(found, fits) if inside_it]

@@ -1,4 +1,4 @@
-"""A task's pictures, read: which to train on and to test with, what networks see of them, and what they count."""
+"""A task's data once it is read: training and test pictures, their features, and their counts."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class HeadSpec(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class RelationModel(Model):
-    """What all heads have. One of your own gives a network in `head`, whose forward makes a HeadOutput."""
+    """The settings that all heads share. Your own head returns a network from `head` whose forward gives HeadOutput."""
 
     features: FeatureSource = part(
         "features",

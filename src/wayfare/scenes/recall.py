@@ -3,12 +3,12 @@
 A guess is a subject, a predicate and an object with the score p(predicate) p(subject) p(object). It hits an annotated
 triplet if the predicates are equal and
 
-- PredCls: subject and object are the very objects of the annotation (no `detections` are given);
-- SGDet: both have the annotated classes and an IoU of at least one half with the annotated objects, by boxes or by
-  whatever `overlaps` say. To score PredCls by IoU as OpenPSG does, give the annotation as its own detections: then an
-  object may stand for another of its class that lies over it.
+- PredCls: subject and object are exactly the annotated objects (no `detections` are given);
+- SGDet: both have the annotated classes and an IoU of at least one half with the annotated objects, by boxes or by the
+  given `overlaps`. To score PredCls by IoU as OpenPSG does, pass the annotation as its own detections: then an object
+  may match another one of its class that overlaps it.
 
-A guess may hit several triplets, a triplet counts once.
+A guess may hit several triplets; each triplet counts once.
 
     R@K             mean over images of (triplets hit by the K best guesses) / (triplets)
     mR@K            for each predicate the mean, over the images that have it, of that share among its triplets; then
@@ -16,8 +16,8 @@ A guess may hit several triplets, a triplet counts once.
     mR@K/present    the same without predicates that no image has
     ngR@K, ...      without graph constraint: a pair may have several predicates among the guesses
 
-Images without annotated triplets say nothing. Images without a single guess count 0; the paper's code skips them
-(`as_paper`), which flatters a detector that finds nothing. All is computed for thousands of images at once.
+Images without annotated triplets are ignored. Images without a single guess count as 0; the paper's code skips them
+(`as_paper`), which favours a detector that finds nothing. Everything is computed for thousands of images at once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from wayfare.scenes.pairs import MATCH, check_overlaps, expanded, ious
 
 CUTOFFS = (20, 50, 100)
 _NEVER = np.iinfo(np.int64).max  # the rank of what is not found
-_ROWS = 4096  # of probabilities that are looked at together
+_ROWS = 4096  # rows of probabilities processed together
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class Guesses:
 
     @staticmethod
     def joined(parts: Sequence[Guesses]) -> Guesses:
-        """The guesses of one batch of images after the other."""
+        """The concatenated guesses of several batches of images."""
         if len({part.constraint for part in parts}) != 1:
-            raise ConfigError("only guesses with the same graph constraint can be put together, and at least one")
+            raise ConfigError("guesses can be joined only if there are any and all have the same graph constraint")
         first = np.cumsum([0, *(part.images for part in parts)])
         return Guesses(
             int(first[-1]),
@@ -73,8 +73,8 @@ def ranked(
     """The `most` best guesses of each image.
 
     `probabilities` (P, predicates + 1) of the pairs of places in the list of all the scenes' objects, ordered by image,
-    as `all_pairs` gives them; column 0 is "not related". `scores` (N,) are the objects' own, 1 where not given. Of
-    equal scores the earlier pair comes first, then the smaller predicate. What is not a finite number is no guess.
+    as `all_pairs` gives them; column 0 is "not related". `scores` (N,) are those of the objects, 1 by default. Equal
+    scores are ordered by pair, then by predicate. A value that is not finite is not a guess.
     """
     if probabilities.ndim != 2 or len(probabilities) != len(pairs) or probabilities.shape[1] < 2:
         expected = f"({len(pairs)}, predicates + 1)"
@@ -83,47 +83,47 @@ def ranked(
     if (image[1:] < image[:-1]).any():
         raise DataError("pairs are not ordered by image", remedy="give them in the order of all_pairs")
     values = np.asarray(probabilities, np.float32)[:, 1:]
-    best, top = _tops(values)
+    best, top = _row_maxima(values)
     weight = None if scores is None else np.prod(np.asarray(scores, np.float32)[pairs], 1)
     top = top if weight is None else top * weight
-    rows = _best(image, top, most, len(scenes))
+    rows = _top_rows(image, top, most, len(scenes))
     columns, found = best[rows], top[rows]
     if not constraint:
         # With `most` pairs above it, nothing below an image's last pair can be among the best.
         full = np.bincount(image[rows], minlength=len(scenes)) == most
-        least = np.full(len(scenes), -np.inf, np.float32)
+        lowest = np.full(len(scenes), -np.inf, np.float32)
         last = np.append(image[rows][1:] != image[rows][:-1], True)[: len(rows)]
-        least[image[rows][last]] = np.where(full[image[rows][last]], found[last], -np.inf)
+        lowest[image[rows][last]] = np.where(full[image[rows][last]], found[last], -np.inf)
         values = values if weight is None else values * weight[:, None]
-        rows, columns = np.nonzero(values >= least[image][:, None])
+        rows, columns = np.nonzero(values >= lowest[image][:, None])
         found = values[rows, columns]
-        kept = _best(image[rows], found, most, len(scenes))
+        kept = _top_rows(image[rows], found, most, len(scenes))
         rows, columns, found = rows[kept], columns[kept], found[kept]
     local = pairs[rows] - scenes.object_offsets[image[rows]][:, None]
     triplets = np.concatenate([local, columns[:, None]], 1)
     return Guesses(len(scenes), image[rows], triplets, found, constraint)
 
 
-def _tops(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The largest value of each row, where and what; in parts that stay in a processor's own memory."""
+def _row_maxima(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The column and value of each row's maximum, in parts that fit into the processor's cache."""
     best, top = np.empty(len(values), np.int64), np.empty(len(values), np.float32)
     for start in range(0, len(values), _ROWS):
         part = values[start : start + _ROWS]
-        where = part.argmax(1)
-        best[start : start + _ROWS] = where
-        top[start : start + _ROWS] = part[np.arange(len(part)), where]
+        column = part.argmax(1)
+        best[start : start + _ROWS] = column
+        top[start : start + _ROWS] = part[np.arange(len(part)), column]
     return best, top
 
 
-def _best(image: np.ndarray, scores: np.ndarray, most: int, images: int) -> np.ndarray:
-    """The rows of each image's best scores, by image, the best first; equal ones in their order."""
+def _top_rows(image: np.ndarray, scores: np.ndarray, most: int, images: int) -> np.ndarray:
+    """The rows of each image's best scores, by image, the best first; equal scores keep their order."""
     finite = np.flatnonzero(np.isfinite(scores))
     if len(finite) < len(scores):
-        best: np.ndarray = finite[_best(image[finite], scores[finite], most, images)]
+        best: np.ndarray = finite[_top_rows(image[finite], scores[finite], most, images)]
         return best
-    # The bits of a float, as a whole number, rise with it (those below zero fall): so image and score are one number,
-    # which is sorted several times faster than two.
-    bits = (scores + np.float32(0)).view(np.int32)  # the sum makes one zero of two
+    # The bits of a float, read as an integer, have the order of the floats (reversed below zero). So image and score
+    # form one number, which is sorted several times faster than two keys.
+    bits = (scores + np.float32(0)).view(np.int32)  # turns -0 into 0
     falling = 0x7FFFFFFF - np.where(bits < 0, bits ^ 0x7FFFFFFF, bits).astype(np.int64)
     order = np.argsort((image << 32) + falling, kind="stable")
     return order[_ranks(image, images) < most]  # the order within images changes, that of images does not
@@ -141,12 +141,12 @@ def _ranks(image: np.ndarray, images: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class RecallTally:
-    """Sums over images, from which recalls follow."""
+    """Sums over images from which the recalls are computed."""
 
     cutoffs: tuple[int, ...]
     constraint: bool
-    images: int  # that count
-    skipped: int  # that do not: without annotated triplets, or, as in the paper, without a guess
+    images: int  # images that count
+    skipped: int  # images that do not: without annotated triplets or, as in the paper, without a guess
     recall: np.ndarray  # float64 (cutoffs,): summed over images
     shares: np.ndarray  # float64 (cutoffs, predicates): summed over images that have the predicate
     having: np.ndarray  # int64 (predicates,): how many images have it
@@ -181,11 +181,11 @@ def tally(
     cutoffs: tuple[int, ...] = CUTOFFS,
     as_paper: bool = False,
 ) -> RecallTally:
-    """What the guesses find of the truth. Annotated triplets that are there twice count twice: see `without`."""
+    """Compare the guesses with the annotations. Duplicate annotated triplets count twice: see `without`."""
     if guesses.images != len(truth):
-        raise DataError(f"guesses for {guesses.images} images, annotations of {len(truth)}: expected the same ones")
+        raise DataError(f"guesses for {guesses.images} images, annotations of {len(truth)}: expected the same images")
     if not cutoffs or min(cutoffs) < 1:
-        raise ConfigError(f"cutoffs {cutoffs}: at least one, each at least 1")
+        raise ConfigError(f"cutoffs {cutoffs}: expected at least one, each at least 1")
     ranks = first_ranks(guesses, truth, detections, overlaps)
     image, predicate, kinds = truth.relation_images, truth.relations[:, 2].astype(np.int64), len(truth.predicates)
     triplets = np.diff(truth.relation_offsets)
@@ -223,24 +223,24 @@ def first_ranks(
         check_overlaps(detections, truth, overlaps)
     rank = _ranks(guesses.image, guesses.images)
     image, kinds = truth.relation_images, len(truth.predicates)
-    meant = truth.relations.astype(np.int64)
-    guessed_key, meant_key = guesses.image, image
+    annotated = truth.relations.astype(np.int64)
+    guessed_key, annotated_key = guesses.image, image
     if detections is None:
-        most = 1 + max(guesses.triplets[:, :2].max(initial=0), meant[:, :2].max(initial=0))
+        most = 1 + max(guesses.triplets[:, :2].max(initial=0), annotated[:, :2].max(initial=0))
         guessed_key = (guessed_key * most + guesses.triplets[:, 0]) * most + guesses.triplets[:, 1]
-        meant_key = (meant_key * most + meant[:, 0]) * most + meant[:, 1]
-    guessed_key, meant_key = guessed_key * kinds + guesses.triplets[:, 2], meant_key * kinds + meant[:, 2]
-    order = np.argsort(guessed_key, kind="stable")  # of the guesses with one key the best stays first
-    begin = np.searchsorted(guessed_key[order], meant_key, "left")
-    times = np.searchsorted(guessed_key[order], meant_key, "right") - begin
+        annotated_key = (annotated_key * most + annotated[:, 0]) * most + annotated[:, 1]
+    guessed_key, annotated_key = guessed_key * kinds + guesses.triplets[:, 2], annotated_key * kinds + annotated[:, 2]
+    order = np.argsort(guessed_key, kind="stable")  # stable: of the guesses with one key the best comes first
+    begin = np.searchsorted(guessed_key[order], annotated_key, "left")
+    times = np.searchsorted(guessed_key[order], annotated_key, "right") - begin
     relation, place = expanded(times)
     guess = order[begin[relation] + place]
     if detections is not None:
         for end in (0, 1):
-            ends = guesses.triplets[guess, end], meant[relation, end]
+            ends = guesses.triplets[guess, end], annotated[relation, end]
             hit = _matching(detections, truth, overlaps, image[relation], *ends)
             relation, guess = relation[hit], guess[hit]
-    first = np.full(len(meant), _NEVER)
+    first = np.full(len(annotated), _NEVER)
     np.minimum.at(first, relation, rank[guess])
     return first
 
@@ -251,15 +251,15 @@ def _matching(
     overlaps: np.ndarray | None,
     image: np.ndarray,
     found: np.ndarray,
-    meant: np.ndarray,
+    annotated: np.ndarray,
 ) -> np.ndarray:
-    """Where a detection stands for an annotated object; both are places among the image's objects."""
-    ours, theirs = detections.object_offsets[image] + found, truth.object_offsets[image] + meant
-    same = np.flatnonzero(detections.labels[ours] == truth.labels[theirs])
-    if overlaps is None:  # only those that are asked for
-        share = ious(detections.boxes[ours[same]], truth.boxes[theirs[same]])
+    """Where a detection matches an annotated object; both are indices among the image's objects."""
+    detected_rows, annotated_rows = detections.object_offsets[image] + found, truth.object_offsets[image] + annotated
+    same = np.flatnonzero(detections.labels[detected_rows] == truth.labels[annotated_rows])
+    if overlaps is None:  # compute only the needed ones
+        share = ious(detections.boxes[detected_rows[same]], truth.boxes[annotated_rows[same]])
     else:
         squares = np.diff(detections.object_offsets) * np.diff(truth.object_offsets)
-        place = (np.cumsum(squares) - squares)[image] + found * np.diff(truth.object_offsets)[image] + meant
+        place = (np.cumsum(squares) - squares)[image] + found * np.diff(truth.object_offsets)[image] + annotated
         share = overlaps[place[same]]
     return same[share >= MATCH]

@@ -55,7 +55,7 @@ def load_scene_model(run: Path | str, data: Path | None = None, device: str = "a
     except DataError as error:
         if data is not None:
             raise
-        remedy = "a model knows its classes by them; if they were moved, say where they are with --data"
+        remedy = "the model takes its classes from them; if they were moved, say where they are with --data"
         raise DataError(f"the annotations that {run} was trained on cannot be read: {error}", remedy=remedy) from error
     samples = found.record.partition.get("provenance", {}).get("samples", len(names))
     if samples != len(names):

@@ -1,7 +1,7 @@
-"""Memories: a table of C centres of features, found by K-means with the cosine as nearness.
+"""Memories: a table of C feature centres, found by K-means with cosine similarity.
 
-A centre is the plain mean of its points, not brought back to length 1. A centre of zeros is no centre: nothing belongs
-to it. Everything is float64 on the CPU, so that a memory does not depend on where it was made.
+A centre is the plain mean of its points, not scaled back to length 1. A row of zeros is not a centre: no point is
+assigned to it. Everything is float64 on the CPU, so that a memory does not depend on the machine.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_SWEEPS = 100  # at most: a sweep that moves no point ends it long before
-_SAME = 1e-9  # two points with a cosine this near to 1 are one
+_SWEEPS = 100  # a limit; usually a sweep that moves no point ends it much earlier
+_SAME = 1e-9  # two points whose cosine is this close to 1 count as equal
 
 
 def unit(rows: Tensor) -> Tensor:
-    """Rows of length 1; a row of zeros stays what it is."""
+    """Rows scaled to length 1; a row of zeros stays zero."""
     lengths: Tensor = rows.norm(dim=1, keepdim=True)
     return rows / lengths.clamp(min=torch.finfo(rows.dtype).tiny)
 
@@ -26,13 +26,13 @@ def present(rows: Tensor) -> Tensor:
 
 
 def nearest(points: Tensor, centres: Tensor) -> Tensor:
-    """The centre that each point belongs to."""
+    """The index of each point's nearest centre."""
     near = unit(points) @ unit(centres).T
     return near.masked_fill(~present(centres), -torch.inf).argmax(1)
 
 
 def cluster(points: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
-    """K-means from these seeds: the centres in their order, and how many points each has (without any: zeros)."""
+    """K-means from these seeds: the centres in their order, and the number of points of each (zeros without any)."""
     centres, counts = torch.zeros_like(seeds), torch.zeros(len(seeds), dtype=torch.long)
     if not len(points) or not present(seeds).any():
         return centres, counts
@@ -47,8 +47,8 @@ def cluster(points: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
     return centres, counts
 
 
-def scattered(points: Tensor, count: int, rng: np.random.Generator) -> Tensor:
-    """K-means++: `count` seeds from among the points, a far one likelier; zeros where there are too few points."""
+def kmeans_seeds(points: Tensor, count: int, rng: np.random.Generator) -> Tensor:
+    """K-means++: `count` seeds drawn from the points, distant ones more likely; zeros if there are too few points."""
     seeds = points.new_zeros(count, points.shape[1])
     directions = unit(points)
     gaps = torch.ones(len(points), dtype=points.dtype)
@@ -56,7 +56,7 @@ def scattered(points: Tensor, count: int, rng: np.random.Generator) -> Tensor:
         if float(gaps.max()) < _SAME:
             break
         heights = gaps.cumsum(0)
-        # a point where a centre already is has no share of the line that is thrown at
+        # a point that equals a centre has probability 0
         at = int(torch.searchsorted(heights, rng.random() * float(heights[-1]), right=True).clamp(max=len(points) - 1))
         seeds[row] = points[at]
         gaps = torch.minimum(gaps, (1 - directions @ directions[at]).clamp(min=0))
@@ -65,13 +65,13 @@ def scattered(points: Tensor, count: int, rng: np.random.Generator) -> Tensor:
 
 
 def class_means(points: Tensor, labels: Tensor, otherwise: Tensor) -> Tensor:
-    """The mean of the points that have each label (multi-hot), or a row of `otherwise` where none has."""
+    """The mean of the points of each label (multi-hot), or the row of `otherwise` for a label without points."""
     counts = labels.sum(0)[:, None]
     return torch.where(counts > 0, labels.T @ points / counts.clamp(min=1), otherwise)
 
 
 def matched(rows: Tensor, like: Tensor) -> Tensor:
-    """The rows in the order in which they are together most like those of another memory (Hungarian method)."""
+    """The rows, reordered to match the rows of another memory as well as possible (Hungarian method)."""
     if not present(like).any():
         return rows
     from scipy.optimize import linear_sum_assignment

@@ -1,4 +1,4 @@
-"""All data in one place: what a federation is measured against. The same loop, with one client that has it all.
+"""All data in one place, as the upper reference for a federation: the same loop with one client that holds everything.
 
 Early stopping is a setting of the evaluation (`monitor`, `patience`) and works for every strategy.
 """

@@ -1,6 +1,6 @@
 """FedAvg (McMahan et al., 2017): clients train, the server takes the mean weighted by their examples.
 
-It gives the default of every hook, so that another strategy shows only what differs.
+It has the default of every hook, so that other strategies contain only what differs.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ class FedAvg:
         return Bundle({"model": snapshot(net)})
 
     def choose(self, sizes: Sequence[int] | np.ndarray, count: int, rng: np.random.Generator) -> list[int]:
-        """Positions of this round's clients, in the order in which they are asked."""
+        """Indices of this round's clients, in the order in which they are asked."""
         return [int(i) for i in rng.choice(len(sizes), min(count, len(sizes)), replace=False)]
 
     def send(self, state: Bundle, device: str) -> Bundle:
-        """What this device is told."""
+        """The message to this device."""
         return state.only("model")
 
     def expects(self, state: Bundle) -> dict[str, Weights]:
-        """Sections, names, shapes and types of a lawful reply."""
+        """Sections, names, shapes and types of a valid reply."""
         return {"model": state["model"]}
 
     def merge(self, state: Bundle, replies: Iterable[tuple[str, Bundle]]) -> Bundle:
@@ -62,12 +62,12 @@ class FedAvg:
         return mean((self.weight(reply.number("n")), reply["model"]) for _, reply in replies)
 
     def weight(self, examples: float) -> float:
-        """What a model counts in the mean."""
+        """The weight of a model in the mean."""
         return 1.0 if self.weighting == "uniform" else examples
 
     @property
     def averages(self) -> bool:
-        """Whether merging is this mean of models and nothing else, which may then be taken wherever they lie."""
+        """Whether `merge` is exactly this mean of the models, so that it may be computed elsewhere."""
         return all(getattr(type(self), n) is getattr(FedAvg, n) for n in ("merge", "average", "weight", "report"))
 
     # ---- the client
@@ -77,7 +77,7 @@ class FedAvg:
         return message["model"]
 
     def extra(self, device: Device, net: nn.Module, message: Bundle) -> Extra | None:
-        """A term beside the task's loss."""
+        """A term added to the task's loss."""
         return None
 
     def client(self, device: Device, message: Bundle) -> Bundle:
@@ -97,5 +97,5 @@ class FedAvg:
         return Bundle({"model": state["model"]}, {"n": examples})
 
     def adopt(self, state: Bundle, message: Bundle) -> Bundle:
-        """A group server's state after the server above has spoken."""
+        """A group server's state after a message from the server above."""
         return state.with_(**message.tensors)

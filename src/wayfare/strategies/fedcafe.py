@@ -1,24 +1,24 @@
-"""FedCAFE (ACM MM 2024): cross-modal hashing with a memory of all classes that the devices share.
+"""FedCAFE (ACM MM 2024): cross-modal hashing with a shared memory of all classes.
 
 The network gets a classifier for each view and the memory P_g (C x bits), a buffer that travels with the model:
     V_E = O + tanh(O) * (L^ P_g)   codes are the signs of V_E; O the raw output, L^ the predicted labels   (Eq. 3-4)
-    Rows of P_g are no longer than 1 and |tanh O| <= |O|: unless prediction = "sigmoid", V_E has the signs of O, and the
-    memory acts through the losses alone.
-Client, beside the task's own loss:
+    Rows of P_g have length 1 at most and |tanh O| <= |O|: unless prediction = "sigmoid", V_E has the signs of O, and
+    the memory acts only through the losses.
+Client, in addition to the task's loss:
     L_E = 1 - cos(V_E, O)                                                                                  (Eq. 5)
     L_C = 1 - cos(V_E, V_E of the received model), the mean over its image and its text                    (Eq. 6)
-    L_P = -L log L^, as the authors' code has it: Eq. 7 as printed, KL(L^ | L), is infinite where L is 0
-and after training P_k, the centres of (V_E of the image + V_E of the text) / 2, of length 1. Its rows travel in the
-place of P_g; a row of zeros says nothing.
+    L_P = -L log L^, as in the authors' code: Eq. 7 as printed, KL(L^ | L), is infinite where L is 0
+and after training P_k, the centres of (V_E of the image + V_E of the text) / 2, of length 1. Its rows are sent in
+place of P_g; a row of zeros means that the client has no such centre.
 Server: P_g = the centres of all P_k;   a_k = softmax(Sim_k), with theta = P_k P_g' / 2 and
     Sim_k = -sum_ij (S_ij theta_ij - log(1 + e^theta_ij)), S_ij = 1 where rows i and j mean the same      (Eq. 9-10)
     W = sum_k a_k W_k                                                                                      (Eq. 11)
 The weights need P_g, which needs every P_k: the server keeps the models of one round until all have arrived.
 
-Where paper and code differ there is an option. The authors' code is memory = "raw", similar = "clusters",
-aggregation = "code", least = 1, and task.scale = 1 / clients: it divides the hashing loss by their number. a_k is the
-code's, Sim_k / sum Sim, unless aggregation = "paper": Sim is some hundreds, and its softmax gives one client nearly
-all the weight.
+There is an option wherever paper and code differ. The authors' code is memory = "raw", similar = "clusters",
+aggregation = "code", least = 1, and task.scale = 1 / clients: it divides the hashing loss by their number. a_k is
+Sim_k / sum Sim as in the code, unless aggregation = "paper": Sim is a few hundred, and its softmax gives almost all the
+weight to one client.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from wayfare.core.device import Device
 from wayfare.core.errors import ConfigError, WayfareError
 from wayfare.core.protocols import Batch, Output, Task
 from wayfare.core.seeds import rng_for
-from wayfare.strategies._memory import class_means, cluster, matched, nearest, present, scattered, unit
+from wayfare.strategies._memory import class_means, cluster, kmeans_seeds, matched, nearest, present, unit
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.fedproto import multi_hot
 
@@ -56,12 +56,12 @@ class Enhanced(nn.Module):
         self.register_buffer(MEMORY, torch.zeros(classes, self.bits))
 
     def encode(self, view: str, inputs: Tensor) -> Tensor:
-        """O, as the encoders give it."""
+        """O, the encoder's raw output."""
         raw: Tensor = self.net.encode(view, inputs)
         return raw
 
     def enhance(self, view: str, raw: Tensor) -> Tensor:
-        """V_E (Eq. 3-4), or O where the module is switched off."""
+        """V_E (Eq. 3-4), or O if the enhancement is switched off."""
         if not self.active:
             return raw
         scores = self.classifiers[view](raw)
@@ -69,7 +69,7 @@ class Enhanced(nn.Module):
         return raw + raw.tanh() * (predicted @ self.memory)
 
     def log_shares(self, scores: Tensor) -> Tensor:
-        """log of predicted labels that sum to 1."""
+        """The logarithm of the predicted labels, which sum to 1."""
         if self.prediction == "normalised":
             scores = logsigmoid(scores)
         return scores.log_softmax(1)
@@ -77,20 +77,20 @@ class Enhanced(nn.Module):
 
 @dataclass(frozen=True)
 class FedCAFE(FedAvg):
-    """Features enhanced by a shared memory; models weighted by how far theirs is from it."""
+    """Features enhanced by a shared memory; models weighted by how far their own memory is from it."""
 
     enhancement: bool = True  # Eq. 3-4; without it V_E is O
-    lambda_e: float = 0.1  # of Eq. 5-7; 0 leaves the term out
+    lambda_e: float = 0.1  # weights of Eq. 5-7; 0 leaves the term out
     lambda_c: float = 0.1
     lambda_p: float = 1.0
     aggregation: Literal["code", "code*n", "paper", "off"] = "code"  # Sim, n Sim, softmax(Sim), or as FedAvg does
     temperature: float = 1.0  # of the softmax
-    memory: Literal["seeded", "hungarian", "raw"] = "seeded"  # rows from class means, matched to P_g, in any order
+    memory: Literal["seeded", "hungarian", "raw"] = "seeded"  # rows from class means, matched to P_g, or in any order
     similar: Literal["auto", "rows", "nearest", "clusters"] = "auto"  # S: rows if they are seeded, else nearest
-    least: int = 2  # a centre of fewer pairs is not sent: that of one pair is its very features
-    prediction: Prediction = "softmax"  # L^: of the classifier's scores; or a sigmoid each, or these made to sum to 1
+    least: int = 2  # centres of fewer pairs are not sent: a centre of one pair would reveal its features
+    prediction: Prediction = "softmax"  # L^: softmax of the scores, a sigmoid each, or sigmoids scaled to sum to 1
     labels: Literal["multi-hot", "normalised"] = "multi-hot"  # L of Eq. 7: 0 and 1, or rows that sum to 1
-    reduction: Literal["classes", "batch"] = "classes"  # Eq. 7: the mean over batch and classes, or over the batch
+    reduction: Literal["classes", "batch"] = "classes"  # Eq. 7: the mean over batch and classes, or only over the batch
     detach: bool = False  # Eq. 5 without the gradient through V_E
 
     requires: ClassVar[frozenset[str]] = frozenset({"codes", "classes"})
@@ -104,8 +104,8 @@ class FedCAFE(FedAvg):
             raise ConfigError(f"strategy.temperature = {self.temperature}: expected a number above 0")
 
     @property
-    def remembers(self) -> bool:
-        """Whether the memory is of use to anything that is switched on."""
+    def uses_memory(self) -> bool:
+        """Whether any part that is switched on needs the memory."""
         return self.enhancement or self.aggregation != "off"
 
     def prepare(self, task: Task, net: nn.Module) -> nn.Module:
@@ -117,8 +117,8 @@ class FedCAFE(FedAvg):
         if not (self.lambda_e or self.lambda_c or self.lambda_p):
             return None
         received: dict[str, Tensor] = {}
-        if self.lambda_c and device.round > 1:  # the first model is a random one: no guide
-            received = enhanced(device, net)[0]  # once a round, while the network still is the received one
+        if self.lambda_c and device.round > 1:  # the first model is random and gives no guidance
+            received = enhanced(device, net)[0]  # once a round, before training changes the received network
         return CafeTerms(self, cast(Enhanced, net), received)
 
     def client(self, device: Device, message: Bundle) -> Bundle:
@@ -126,23 +126,25 @@ class FedCAFE(FedAvg):
         terms = self.extra(device, net, message)
         result = device.train(net, message, terms)
         model = snapshot(net)
-        if self.remembers:
+        if self.uses_memory:
             model[MEMORY] = self.local_memory(device, net).to(model[MEMORY])
         guided = terms.guided if terms else 0
         return Bundle({"model": model}, {**result, "guided": guided})  # pairs that went through the received model
 
     def local_memory(self, device: Device, net: nn.Module) -> Tensor:
-        """P_k, from features that are still enhanced by the last P_g."""
+        """P_k, from features that are enhanced by the last P_g."""
         features, labels = enhanced(device, net)
         last = cast(Enhanced, net).memory.cpu().double()
         points = unit(add(z.cpu().double() for z in features.values()) / len(features))
         if not bool(points.isfinite().all()):
-            raise WayfareError(f"device {device.id!r}: features are not finite, so neither is its memory: lower the lr")
+            raise WayfareError(
+                f"device {device.id!r}: its features, and so its memory, are not finite: lower training.lr"
+            )
         points, labels = points[present(points)], labels.cpu().double()[present(points)]
         if self.memory == "seeded":
             seeds = class_means(points, labels, last)
         else:
-            seeds = scattered(points, len(last), device.rng("memory"))
+            seeds = kmeans_seeds(points, len(last), device.rng("memory"))
         rows, counts = cluster(points, seeds)
         rows[counts < self.least] = 0
         return matched(rows, last) if self.memory == "hungarian" else rows
@@ -152,23 +154,23 @@ class FedCAFE(FedAvg):
     def merge(self, state: Bundle, replies: Iterable[tuple[str, Bundle]]) -> Bundle:
         last, local = state["model"][MEMORY].cpu().double(), dict[str, Tensor]()
 
-        def noted() -> Iterator[tuple[str, Bundle]]:
+        def remember_local() -> Iterator[tuple[str, Bundle]]:
             for device, reply in replies:
-                local[device] = lawful(device, reply["model"][MEMORY])
+                local[device] = bounded_memory(device, reply["model"][MEMORY])
                 yield device, reply
 
         if self.aggregation == "off":
-            model = self.average(noted())
-            memory = self.global_memory(last, local) if self.remembers else last
+            model = self.average(remember_local())
+            memory = self.global_memory(last, local) if self.uses_memory else last
         else:
-            held = dict(noted())
+            held = dict(remember_local())
             memory = self.global_memory(last, local)
             shares = self.shares(memory, local, {device: reply.number("n") for device, reply in held.items()})
             model = mean((shares[device], reply["model"]) for device, reply in held.items())
         return state.with_(model={**model, MEMORY: memory.to(model[MEMORY])})
 
     def global_memory(self, last: Tensor, local: Mapping[str, Tensor]) -> Tensor:
-        """P_g: the centres of all rows of the local memories; a class that nobody brought keeps its row."""
+        """P_g: the centres of all rows of the local memories; a class that no client sent keeps its row."""
         rows = torch.stack([local[device] for device in sorted(local)])  # the order of arrival does not matter
         points = rows.flatten(0, 1)
         points = points[present(points)]
@@ -176,7 +178,7 @@ class FedCAFE(FedAvg):
             known = (rows != 0).any(2)[:, :, None]
             seeds = torch.where(known.any(0), rows.sum(0) / known.sum(0).clamp(min=1), last)
         else:
-            seeds = scattered(points, len(last), rng_for("global memory", digest({"points": points})))
+            seeds = kmeans_seeds(points, len(last), rng_for("global memory", digest({"points": points})))
         memory = cluster(points, seeds)[0]
         if self.memory == "raw":
             return memory
@@ -189,7 +191,7 @@ class FedCAFE(FedAvg):
         same = self.same(memory, [local[device] for device in devices])
         sims = torch.stack([similarity(local[device], memory, s) for device, s in zip(devices, same)])
         if self.aggregation == "paper":
-            weights = torch.softmax(sims / self.temperature, 0)  # Sim is near C^2 ln 2: e^Sim alone is beyond float32
+            weights = torch.softmax(sims / self.temperature, 0)  # Sim is near C^2 ln 2: e^Sim overflows float32
         else:
             counts = [examples[device] if self.aggregation == "code*n" else 1.0 for device in devices]
             weights = sims * torch.tensor(counts, dtype=sims.dtype)
@@ -205,38 +207,38 @@ class FedCAFE(FedAvg):
         if how == "nearest":
             return [_links(nearest(rows, memory), torch.arange(classes), rows, memory) for rows in local]
         points = torch.cat([memory, *local])
-        centres = cluster(points, scattered(points, classes, rng_for("same", digest({"points": points}))))[0]
+        centres = cluster(points, kmeans_seeds(points, classes, rng_for("same", digest({"points": points}))))[0]
         return [_links(nearest(rows, centres), nearest(memory, centres), rows, memory) for rows in local]
 
 
 def similarity(local: Tensor, memory: Tensor, same: Tensor) -> Tensor:
-    """Sim_k (Eq. 9): larger for a memory that is less like the global one."""
+    """Sim_k (Eq. 9): larger for a memory that differs more from the global one."""
     theta = local @ memory.T / 2
     return (softplus(theta) - same * theta).sum()
 
 
 def _links(left: Tensor, right: Tensor, rows: Tensor, memory: Tensor) -> Tensor:
-    """1 where the numbers of two rows agree and both rows say something."""
+    """1 where two rows belong to the same centre and neither is zero."""
     both = present(rows)[:, None] & present(memory)
     return ((left[:, None] == right) & both).to(rows.dtype)
 
 
-def lawful(device: str, rows: Tensor) -> Tensor:
-    """A local memory as it may be: means of rows of length 1 are no longer than 1, so nobody gains by longer ones."""
+def bounded_memory(device: str, rows: Tensor) -> Tensor:
+    """A local memory with rows cut to length 1, the most that a mean of unit vectors can have."""
     rows = rows.cpu().double()
     if not bool(rows.isfinite().all()):
-        raise WayfareError(f"the memory of device {device!r} is not finite: look at its loss, lower training.lr")
+        raise WayfareError(f"the memory of device {device!r} is not finite: check its loss, lower training.lr")
     lengths: Tensor = rows.norm(dim=1, keepdim=True)
     return rows / lengths.clamp(min=1)
 
 
 @dataclass
 class CafeTerms:
-    """What a device adds to the task's loss, for as long as it trains."""
+    """The terms that a device adds to the task's loss while it trains."""
 
     strategy: FedCAFE
     net: Enhanced
-    received: dict[str, Tensor]  # V_E of the received model, of each view and each of the client's pairs
+    received: dict[str, Tensor]  # V_E of the received model, for each view and each of the client's pairs
 
     @property
     def guided(self) -> int:
@@ -244,23 +246,23 @@ class CafeTerms:
         return max((len(z) for z in self.received.values()), default=0)
 
     def __call__(self, output: Output, batch: Batch) -> Tensor:
-        return add(self.of(view, raw, batch) for view, raw in output.features.items())
+        return add(self.view_terms(view, raw, batch) for view, raw in output.features.items())
 
-    def of(self, view: str, raw: Tensor, batch: Batch) -> Tensor:
-        """The terms of one view; a switched-off one is not computed."""
+    def view_terms(self, view: str, raw: Tensor, batch: Batch) -> Tensor:
+        """The terms of one view; a term that is switched off is not computed."""
         s, better, total = self.strategy, self.net.enhance(view, raw), raw.new_zeros(())
         if s.lambda_e:
-            total = total + s.lambda_e * apart(better.detach() if s.detach else better, raw)
+            total = total + s.lambda_e * cosine_loss(better.detach() if s.detach else better, raw)
         if s.lambda_c and self.received:
             if batch.rows is None:
                 raise TypeError("this task's batches do not say which of the client's pairs they hold (Batch.rows)")
             guides = [z[batch.rows.to(z.device)] for z in self.received.values()]
-            total = total + s.lambda_c * add(apart(better, guide) for guide in guides) / len(guides)
+            total = total + s.lambda_c * add(cosine_loss(better, guide) for guide in guides) / len(guides)
         if s.lambda_p:
-            total = total + s.lambda_p * self.misfit(self.net.classifiers[view](raw), batch)
+            total = total + s.lambda_p * self.prediction_loss(self.net.classifiers[view](raw), batch)
         return total
 
-    def misfit(self, scores: Tensor, batch: Batch) -> Tensor:
+    def prediction_loss(self, scores: Tensor, batch: Batch) -> Tensor:
         """L_P (Eq. 7); a pair without labels adds nothing where predictions sum to 1."""
         labels = multi_hot(batch, scores.shape[1]).to(scores)
         if labels.shape != scores.shape:
@@ -274,14 +276,14 @@ class CafeTerms:
         return losses.mean() if self.strategy.reduction == "classes" else losses.sum(1).mean()
 
 
-def apart(left: Tensor, right: Tensor) -> Tensor:
-    """1 - cos, the mean over a batch; `eps` bounds the gradient at features that are all but zero."""
+def cosine_loss(left: Tensor, right: Tensor) -> Tensor:
+    """1 - cos, the mean over a batch; `eps` bounds the gradient for features close to zero."""
     return 1 - cosine_similarity(left, right, eps=1e-4).mean()
 
 
 @torch.no_grad()
 def enhanced(device: Device, net: nn.Module) -> tuple[dict[str, Tensor], Tensor]:
-    """V_E of each view, and labels, of all pairs of the client: one pass, in evaluation mode."""
+    """V_E of each view and the labels of all the client's pairs, from one pass in evaluation mode."""
     trains = net.training
     net.eval()
     features: dict[str, list[Tensor]] = {}

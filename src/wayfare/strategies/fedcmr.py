@@ -2,12 +2,13 @@
 
     a_k = softmax_k( w_k + 100 exp(-exp(l_k / l)) )     w_k: n_k |classes_k|, as shares; l the mean of the losses l_k
     W   = sum_k a_k W_k
-A loss 10 % below the mean gives about 7 times the weight. What a client starts from is W less half of its own last
-step, W - 0.5 (W_k after - W_k before): the authors' code does that, so that no client is carried too far by itself.
+A loss 10 % below the mean gives about 7 times the weight. A client starts from W minus half of its own last step,
+W - 0.5 (W_k after - W_k before), as in the authors' code, so that its own update does not carry it too far.
 
-The authors share one layer between image and text and exchange only that. Hashing networks have no such layer: here
-the factor goes for all layers, or with `scope` for the hash layers alone, the rest being averaged as in FedAvg. Their
-training on a last fifth of the data after the exchange makes no model that is shared, and is left out.
+The authors share one layer between image and text and exchange only that layer. Hashing networks have no such layer:
+here the factor applies to all layers or, with `scope`, only to the hash layers; the others are averaged as in FedAvg.
+The authors also train on a last fifth of the data after the exchange. That does not affect the shared model and is left
+out.
 The factor needs every loss: the server keeps the models of one round until all have arrived.
 """
 
@@ -33,10 +34,10 @@ class FedCMR(FedAvg):
     """A mean weighted by examples, classes and losses."""
 
     sharpness: float = 100.0  # of the losses; 0 leaves them out
-    loss: Literal["sum", "mean"] = "sum"  # over a client's steps: as published (more steps, more loss), or per step
-    correction: float = 0.5  # how much of its own last step a client takes back; 0: it starts from W
-    share: float = 1.0  # of its samples that a client trains on, drawn anew each round; 0.8 as published
-    scope: Literal["all", "hash_layer"] = "all"  # the layers that factor and correction are for
+    loss: Literal["sum", "mean"] = "sum"  # over a client's steps: the sum as published, or the mean
+    correction: float = 0.5  # share of its own last step that a client subtracts from W
+    share: float = 1.0  # share of its samples that a client trains on, drawn again each round; 0.8 as published
+    scope: Literal["all", "hash_layer"] = "all"  # the layers that factor and correction apply to
 
     requires: ClassVar[frozenset[str]] = frozenset({"classes"})
     topologies: ClassVar[frozenset[str]] = frozenset({"server"})
@@ -53,7 +54,7 @@ class FedCMR(FedAvg):
         return net
 
     def concerns(self, name: str) -> bool:
-        """Whether factor and correction are for this weight."""
+        """Whether factor and correction apply to this weight."""
         return self.scope == "all" or "hash" in name.split(".")
 
     # ---- the client
@@ -71,7 +72,7 @@ class FedCMR(FedAvg):
         net = device.network(start)
         result = device.train(net, message, self.extra(device, net, message))
         model = snapshot(net)
-        if self.correction:  # only what is trained has a step: a buffer, say a variance, must not become negative
+        if self.correction:  # trained weights only: a buffer such as a variance must not become negative
             trained = [name for name, p in net.named_parameters() if p.requires_grad and self.concerns(name)]
             device.memory = device.memory.with_(step={name: model[name] - start[name] for name in trained})
         return Bundle({"model": model}, {**result, "n": len(held), "classes": classes_held(device, net)})
@@ -97,7 +98,7 @@ class FedCMR(FedAvg):
         losses = losses.clamp(min=0)
         ratios = losses / losses.mean() if losses.any() else torch.ones_like(losses)
         sizes = torch.tensor([reply.number("n") * reply.number("classes") for reply in replies], dtype=torch.float64)
-        weights = sizes / sizes.sum().clamp(min=1)  # nobody with any class: the losses alone
+        weights = sizes / sizes.sum().clamp(min=1)  # if no client has a class, only the losses count
         factors: list[float] = torch.softmax(weights + self.sharpness * (-ratios.exp()).exp(), 0).tolist()
         return factors
 

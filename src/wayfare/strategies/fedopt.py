@@ -1,7 +1,7 @@
 """Server optimisers (Reddi et al., Adaptive Federated Optimization, 2021), without bias correction.
 
-The change that the clients ask for, d = mean - w, takes the place of a negative gradient. What is trained goes through
-the optimiser; buffers take the plain mean, because momentum on a running variance can make it negative.
+The mean change of the clients, d = mean - w, replaces the negative gradient. Trained weights go through the optimiser;
+buffers take the plain mean, because momentum on a running variance can make it negative.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from wayfare.strategies.fedavg import FedAvg
 
 @dataclass(frozen=True)
 class FedOpt(FedAvg):
-    """The mean as a direction: w <- w + step(d, m, v). On its own it is a server learning rate."""
+    """The mean change as a direction: w <- w + step(d, m, v). By itself it is a server learning rate."""
 
     server_lr: float = 1.0
 
     def step(self, d: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The first moment, the second moment and what is added to the weights."""
+        """The first moment, the second moment and the change of the weights."""
         return m, v, self.server_lr * d
 
     def start(self, task: Task, net: nn.Module) -> Bundle:

@@ -1,6 +1,6 @@
 """FedProto (Tan et al., 2022): only class prototypes travel, never weights.
 
-A prototype is the mean feature of a client's samples that have the label (multi-label: each of its labels).
+A prototype is the mean feature of a client's samples with that label (a multi-label sample counts for each label).
 Client: loss + lambda * MSE(feature, global prototype of its class), a class without one adding 0   (Eq. 8)
 Server: the mean over the clients that hold the class, weighted by their counts                      (Eq. 6)
 """
@@ -26,7 +26,7 @@ class FedProto(Local):
     """Personal models that agree on what each class looks like."""
 
     lam: float = 1.0
-    mean: Literal["counts", "clients"] = "counts"  # the paper's Eq. 6, or the authors' code: every client the same
+    mean: Literal["counts", "clients"] = "counts"  # weighted as in Eq. 6, or equally as in the authors' code
 
     requires: ClassVar[frozenset[str]] = frozenset({"features", "classes"})
     topologies: ClassVar[frozenset[str]] = frozenset({"server", "encounters"})
@@ -74,7 +74,7 @@ class FedProto(Local):
             counts += held
             for view, p in reply["prototypes"].items():
                 sums[view] += share[:, None] * p
-        fresh = weight > 0  # a class that nobody brought keeps its prototype
+        fresh = weight > 0  # a class that no client reported keeps its prototype
         merged = {
             view: torch.where(fresh[:, None], sums[view] / weight.clamp(min=1)[:, None], p.double()).to(p.dtype)
             for view, p in state["prototypes"].items()
@@ -92,7 +92,7 @@ def multi_hot(batch: Batch, classes: int) -> Tensor:
 
 
 def prototypes(task: Task, net: nn.Module, device: Device, message: Bundle) -> dict[str, Weights]:
-    """The device's class means, from a clean pass over its samples with the trained model."""
+    """The device's class means, from a pass over its samples in evaluation mode with the trained model."""
     sums = {view: torch.zeros_like(p, dtype=torch.float64) for view, p in message["prototypes"].items()}
     counts = torch.zeros_like(message["counts"]["counts"], dtype=torch.float64)
     for labels, features in _features(task, net, device, len(counts)):

@@ -1,4 +1,4 @@
-"""FedProx (Li et al., 2020): clients are held near the received model by mu/2 ||w - w_received||^2."""
+"""FedProx (Li et al., 2020): the term mu/2 ||w - w_received||^2 keeps clients close to the received model."""
 
 from dataclasses import dataclass
 

@@ -1,8 +1,8 @@
 """FedVC (Hsu et al., 2020): virtual clients of equal size.
 
-A client is asked with a probability proportional to its size and always trains on `examples` of its samples, small ones
-going round several times, large ones stopping early; all replies weigh the same. With `examples` = 0 it takes a fixed
-number of steps, `training.iterations`, over all of its data instead, for tasks in which samples belong together.
+A client is chosen with a probability proportional to its size and always trains on `examples` of its samples: small
+clients repeat theirs, large ones use a part. All replies have the same weight. With `examples` = 0 a client takes
+`training.iterations` steps over all of its data instead, for tasks whose samples belong together.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class FedVC(FedAvg):
 
     def __post_init__(self) -> None:
         if self.examples < 0:
-            raise ConfigError(f"strategy.examples = {self.examples}: at least 0")
+            raise ConfigError(f"strategy.examples = {self.examples}: expected at least 0")
 
     def choose(self, sizes: Sequence[int] | np.ndarray, count: int, rng: np.random.Generator) -> list[int]:
         shares = np.asarray(sizes, dtype=np.float64)
@@ -39,7 +39,9 @@ class FedVC(FedAvg):
     def client(self, device: Device, message: Bundle) -> Bundle:
         if not self.examples:
             if not device.training.iterations:
-                raise ConfigError("strategy.examples = 0 goes with training.iterations, the steps that everyone takes")
+                raise ConfigError(
+                    "strategy.examples = 0 needs training.iterations, the number of steps of every client"
+                )
             return super().client(device, message)
         held = len(device.client.train)
         device.hold(self.virtual(device.client.train, device.rng("virtual")))
@@ -49,6 +51,6 @@ class FedVC(FedAvg):
         return Bundle({"model": snapshot(net)}, {**result, "n": held})
 
     def virtual(self, samples: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Exactly `examples` samples: all of them as often as they fit, and a random part for the rest."""
+        """Exactly `examples` samples: the whole set as often as it fits, then a random part of it."""
         whole, rest = divmod(self.examples, len(samples))
         return np.concatenate([np.tile(samples, whole), rng.permutation(samples)[:rest]])

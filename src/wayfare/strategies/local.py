@@ -1,4 +1,4 @@
-"""No federation: every device trains alone, from the common start, on what it has. The floor of every comparison."""
+"""No federation: every device trains alone on its own data, from the common start. The lower reference."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wayfare.strategies.fedavg import FedAvg
 
 @dataclass(frozen=True)
 class Local(FedAvg):
-    """Every device for itself; nothing travels but the news that it has trained."""
+    """Every device trains alone; it only reports that it has trained."""
 
     topologies: ClassVar[frozenset[str]] = frozenset({"server"})
     personal: ClassVar[bool] = True

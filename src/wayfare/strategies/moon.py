@@ -1,7 +1,7 @@
 """MOON (Li et al., 2021): pull a client's features towards the received model's, away from its own previous model's.
 
 l = -log( e^{cos(z, z_received)/T} / (e^{cos(z, z_received)/T} + e^{cos(z, z_previous)/T}) )      (Eq. 3)
-`previous` is the device's model at the end of its last round here; in its first round there is none and the term is 0.
+`previous` is the device's model at the end of its last round; in its first round there is none and the term is 0.
 """
 
 from __future__ import annotations

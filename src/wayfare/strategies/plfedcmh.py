@@ -1,18 +1,18 @@
-"""PLFedCMH (ICASSP 2023), on pFedLA (CVPR 2022): for every client a mixture of all clients' models, layer by layer.
+"""PLFedCMH (ICASSP 2023), based on pFedLA (CVPR 2022): each client gets its own layer-wise mixture of all models.
 
 The server keeps the last model W_k of every client, and for each client and view a small hypernetwork f:
     embedding -> 3 x (linear, ReLU) -> for each layer l: linear, ReLU = alpha_l, one number per client
-    W_l = sum_k (alpha_lk / sum_j alpha_lj) W_lk      what the client is sent; where alpha_l is all 0, its own layer
-A client trains what it was sent, and f takes one step that draws its mixture towards the result:
+    W_l = sum_k (alpha_lk / sum_j alpha_lj) W_lk      sent to the client; if alpha_l is all 0, its own layer
+A client trains this mixture, and f takes one step that moves the mixture towards the result:
     f <- f - lr (dW/df)' (W sent - W trained)
-The published code has the other sign, which drives a client away from its optimum; `compat_sign` gives that.
-Client, beside the task's own loss, with class prototypes P of what the hash layer gives (h, before any tanh):
+The published code has the opposite sign, which moves a client away from its optimum; `compat_sign` selects it.
+Client, in addition to the task's loss, with class prototypes P of the hash layer's output (h, before any tanh):
     ( beta |r L - tanh(h) P'|^2 + lambda MSE(h, P of its classes) ) / (n B)      for n samples, batches of B, r bits
-A class that nobody has a prototype of adds nothing.
+A class without a prototype adds nothing.
 
-In the published code a client's mixture sees what earlier ones sent in the same round; here all are mixed from the
-models of the rounds before, so that the order in which clients are asked does not matter. The server's state holds one
-model per client that has taken part: `most` bounds how many there may be.
+In the published code a client's mixture already contains what earlier clients sent in the same round. Here all mixtures
+use the models of the previous rounds, so that the order of the clients does not matter. The server's state holds one
+model per client that has taken part: `most` limits their number.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _HIDDEN = 3  # layers of a hypernetwork before its last ones
 class PLFedCMH(FedAvg):
     """A model for every client, mixed by a hypernetwork on the server."""
 
-    lr: float = 1e-3  # of the hypernetworks
-    width: int = 32  # of a hypernetwork's embedding and layers
-    compat_sign: bool = False  # the published sign of its step
-    beta: float = 0.5  # codes that answer prototypes with their classes; 0 leaves the term out
-    lam: float = 1e5  # outputs near the prototypes of their classes; 0 leaves the term out
-    mean: Literal["counts", "clients"] = "clients"  # of prototypes: by how many samples, or every client the same
-    most: int = 100  # clients
+    lr: float = 1e-3  # learning rate of the hypernetworks
+    width: int = 32  # width of a hypernetwork's embedding and layers
+    compat_sign: bool = False  # the sign of the published code
+    beta: float = 0.5  # weight of the term that fits codes to prototypes; 0 leaves it out
+    lam: float = 1e5  # weight of the distance between outputs and prototypes; 0 leaves it out
+    mean: Literal["counts", "clients"] = "clients"  # mean of prototypes: weighted by samples, or all clients equally
+    most: int = 100  # most clients
 
     requires: ClassVar[frozenset[str]] = frozenset({"features", "classes"})
     topologies: ClassVar[frozenset[str]] = frozenset({"server"})
@@ -61,15 +61,15 @@ class PLFedCMH(FedAvg):
 
     def start(self, task: Task, net: nn.Module) -> Bundle:
         state = FedProto().start(task, net)
-        # hypernetworks begin elsewhere in every run, as networks do
+        # like networks, hypernetworks start from other random weights in every run
         return Bundle(state.tensors, {"views": ",".join(task.views(net)), "origin": digest(state["model"])[:16]})
 
     def send(self, state: Bundle, device: str) -> Bundle:
         clients = int(state.number("population"))
         if clients > self.most:
             raise ConfigError(
-                f"plfedcmh keeps a model of each of the {clients} clients on the server, at most {self.most} "
-                "(strategy.most): take fewer clients, or raise it if there is memory and disk for them"
+                f"plfedcmh would keep a model of each of the {clients} clients on the server, but the limit is "
+                f"strategy.most = {self.most}: take fewer clients, or raise it if there is memory and disk for them"
             )
         return state.only("prototypes", "counts").with_(model=self.mixture(state, device))
 
@@ -102,7 +102,7 @@ class PLFedCMH(FedAvg):
         return made
 
     def mixture(self, state: Bundle, device: str) -> Weights:
-        """What a client is sent: its mixture of all models, or in its first round the mean of the last round's."""
+        """The model sent to a client: its mixture of all models or, in its first round, the last round's mean."""
         if _hyper(device) not in state:
             return state["model"]
         models = _models(state)
@@ -119,7 +119,7 @@ class PLFedCMH(FedAvg):
     def updated(self, state: Bundle, device: str, trained: Weights) -> Weights:
         """A client's hypernetworks after one step."""
         sent, models = self.mixture(state, device), _models(state)
-        pulls: dict[str, Tensor] = {}  # of each layer: how the product <W, sent - trained> grows with each share
+        pulls: dict[str, Tensor] = {}  # per layer: the derivative of <W, sent - trained> by each share
         for name, weights in sent.items():
             gap = weights.double() - trained[name].double()
             row = torch.tensor([_product(model[name], gap) for model in models])
@@ -165,7 +165,7 @@ class PLFedCMH(FedAvg):
 
 
 def layer_shares(state: Bundle, device: str, hyper: Weights) -> dict[str, Tensor]:
-    """How much of each known client's layer goes into this client's, in the order of their columns."""
+    """The share of each known client's layer in this client's layer, in the order of the columns."""
     columns = _columns(state)
     own = torch.tensor([other == device for other in columns]).float()
     found: dict[str, Tensor] = {}
@@ -180,7 +180,7 @@ def layer_shares(state: Bundle, device: str, hyper: Weights) -> dict[str, Tensor
 
 
 def _layers(state: Bundle) -> dict[str, list[str]]:
-    """The layers of each view: those with the view's name in theirs; what belongs to none is a view of its own."""
+    """The layers of each view, by the view's name in theirs; layers of no view form a group of their own."""
     views = str(state.values["views"]).split(",")
     found: dict[str, list[str]] = {}
     for layer in dict.fromkeys(map(_layer, state["model"])):

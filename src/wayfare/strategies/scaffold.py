@@ -1,4 +1,4 @@
-"""SCAFFOLD (Karimireddy et al., 2020), option II: control variates take out the drift of the clients.
+"""SCAFFOLD (Karimireddy et al., 2020), option II: control variates correct the drift of the clients.
 
 A local step is w <- w - lr (g - c_i + c); the correction is the gradient of the linear term <c - c_i, w>.
 After K steps: c_i+ = c_i - c + (w_received - w) / (K lr). The server: c <- c + sum_i (c_i+ - c_i) / N.
@@ -53,13 +53,13 @@ class Scaffold(FedAvg):
     def merge(self, state: Bundle, replies: Iterable[tuple[str, Bundle]]) -> Bundle:
         gain = {name: torch.zeros_like(c, dtype=torch.float64) for name, c in state["control"].items()}
 
-        def gathering() -> Iterator[tuple[str, Bundle]]:
+        def add_gains() -> Iterator[tuple[str, Bundle]]:
             for device, reply in replies:
                 for name, change in reply["control"].items():
                     gain[name] += change
                 yield device, reply
 
-        model = self.average(gathering())
+        model = self.average(add_gains())
         total = {n: gain[n].to(c.dtype) for n, c in state["control"].items()}  # as a report rounds it
         control = {n: c + total[n] / state.number("population") for n, c in state["control"].items()}
         return state.with_(model=model, control=control, gain={n: g + total[n] for n, g in state["gain"].items()})

@@ -1,4 +1,4 @@
-"""A synthetic town: photographs of cities that do not exist, with everything that is true of them.
+"""A synthetic town: photographs of cities that do not exist, with complete ground truth.
 
 No data set can be downloaded in a test, and of no real one everything is known. The town stands in for all of them:
 from a size and a seed it makes cities, people who walk through them over a day, the photographs that they take, and

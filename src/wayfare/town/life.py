@@ -112,7 +112,7 @@ def crowds(
 
 
 def _mix(keys: np.ndarray) -> np.ndarray:
-    """Each number's bits well shuffled, so that neighbours have nothing in common."""
+    """Hash each number, so that neighbouring numbers give unrelated values."""
     keys = (keys ^ (keys >> 30)) * 0xBF58476D1CE4E5B9
     keys = (keys ^ (keys >> 27)) * 0x94D049BB133111EB
     found: np.ndarray = keys ^ (keys >> 31)

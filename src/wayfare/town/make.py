@@ -65,7 +65,7 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Spec:
-    """All that a town follows from."""
+    """The specification that determines a town completely."""
 
     size: str = "small"
     seed: int = 0
@@ -85,11 +85,11 @@ class Spec:
                 f"pictures of {self.height} x {self.width} pixels: from 16 x 16 to 4096 x 4096 can be made"
             )
         if not 0 <= self.seed < 2**63:
-            raise ConfigError(f"seed {self.seed}: from 0 to 2^63 - 1")
+            raise ConfigError(f"seed {self.seed}: expected 0 to 2^63 - 1")
 
 
 class Town:
-    """What follows from a specification, worked out when it is asked for."""
+    """A town computed from its specification on demand."""
 
     def __init__(self, spec: Spec, shots: Sequence[Shot] | None = None) -> None:
         self.spec, self.size = spec, SIZES[spec.size]
@@ -149,7 +149,7 @@ class Town:
         return self.take_all([index])[0]
 
     def take_all(self, indices: Sequence[int]) -> list[Photo]:
-        """Several, which is quicker: who repeats himself does it faster, and a processor does so, too."""
+        """Several photographs at once, which is faster than one by one."""
         shots = [self.shots[index] for index in indices]
         views = [
             view
@@ -161,7 +161,7 @@ class Town:
         return [Photo(*one, *place) for one, place in zip(zip(shots, views, truths), places)]
 
     def groups(self, indices: Sequence[int]) -> Iterator[Sequence[int]]:
-        """Photographs that are taken together: as many as are no burden on the memory."""
+        """Chunks of photographs that are drawn together, small enough for memory."""
         most = max(1, _AT_ONCE // (self.spec.height * self.spec.width))
         return (indices[first : first + most] for first in range(0, len(indices), most))
 
@@ -172,7 +172,7 @@ def layout(name: str) -> LayoutWriter:
 
 
 def make(folder: Path, spec: Spec, workers: int = 0, progress: Progress = lambda *_: None) -> dict[str, Any]:
-    """Make the town in a folder, or what is missing of it; returns what is in `town.json`."""
+    """Make the town in a folder, or complete it; return the content of `town.json`."""
     while (done := _claim(folder, spec)) is None:
         with _held(folder, progress):
             if not (folder / "town.json").exists():  # else another process has made it while this one waited
@@ -210,7 +210,7 @@ def jpeg(photo: Photo) -> bytes:
 
 
 def _claim(folder: Path, spec: Spec) -> dict[str, Any] | None:
-    """The summary if the town is whole; else the folder is ready for the work to begin or go on."""
+    """The summary if the town is complete; otherwise prepare the folder to start or continue."""
     wanted = json.loads(json.dumps(asdict(spec)))
     for file in (folder / "town.json", folder / ".town" / "spec.json"):
         if file.exists():
@@ -226,7 +226,7 @@ def _claim(folder: Path, spec: Spec) -> dict[str, Any] | None:
                 return cast(dict[str, Any], found)
             return None
     if folder.exists() and (not folder.is_dir() or {path.name for path in folder.iterdir()} - {".town"}):
-        raise DataError("not empty, and not a town that was begun", folder, remedy="choose another folder")
+        raise DataError("not empty, and not an unfinished town", folder, remedy="choose another folder")
     (folder / ".town" / "chunks").mkdir(parents=True, exist_ok=True)
     _write_whole(folder / ".town" / "spec.json", json.dumps({"spec": wanted}))
     return None
@@ -234,7 +234,7 @@ def _claim(folder: Path, spec: Spec) -> dict[str, Any] | None:
 
 @contextlib.contextmanager
 def _held(folder: Path, progress: Progress) -> Iterator[None]:
-    """One process at a time, the others wait: the kernel lets go of the lock however it ends."""
+    """One process at a time, the others wait; the kernel releases the lock however the process ends."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(FileNotFoundError):  # another process has just finished, and took it away
             lock = stack.enter_context((folder / ".town" / "lock").open("w"))
@@ -304,7 +304,7 @@ def _photograph(folder: Path, town: Town, workers: int, progress: Progress) -> N
             left -= count
             progress("photographing", total - max(left, 0), total)
     if not all(_record(folder / ".town", chunk).exists() for chunk in todo):
-        raise DataError("a process that made photographs was killed", folder, remedy="the same command again goes on")
+        raise DataError("a process that made photographs was killed", folder, remedy="run the same command to continue")
 
 
 @contextlib.contextmanager
@@ -325,7 +325,7 @@ def _crew(folder: Path, workers: int) -> Iterator[Iterator[int]]:
             if failed := [process.returncode for process in crew if process.wait()]:
                 raise DataError(
                     f"making photographs failed (exit status {failed[0]}): see above", folder,
-                    remedy="the same command again goes on",
+                    remedy="run the same command to continue",
                 )  # fmt: skip
     finally:
         for process in crew:
@@ -344,7 +344,7 @@ def _work(folder: Path, workers: int, number: int) -> None:
         if not _record(folder / ".town", chunk).exists():
             count = _make_chunk(folder, town, chunk)
             # In one piece, also where Python does not buffer: the others write into the same pipe.
-            os.write(sys.stdout.fileno(), f"{count}\n".encode())  # BrokenPipeError: nobody waits for it any more
+            os.write(sys.stdout.fileno(), f"{count}\n".encode())  # BrokenPipeError if the parent has ended
 
 
 def _make_chunk(folder: Path, town: Town, chunk: int) -> int:

@@ -1,4 +1,4 @@
-"""What the parts of the town hand to each other.
+"""The data types shared by the parts of the town.
 
     map.py      seed -> City                          streets, buildings, surfaces, sights, everything that stands there
     walkers.py  City -> Walkers                       who goes where, when, and takes which Shot

@@ -1,4 +1,4 @@
-"""The truth about a photograph, found from what the camera saw: items, relations, tags, labels, attributes.
+"""The ground truth of a photograph, computed from what the camera saw: items, relations, tags, labels, attributes.
 
 items.py merges what the renderer tells apart, relations.py says how the items relate, labels.py what holds for the
 whole picture, and tags.py what its taker would write under it.

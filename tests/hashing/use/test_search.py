@@ -396,7 +396,7 @@ def test_texts_are_read(tmp_path: Path) -> None:
     (tmp_path / "t.tsv").write_text("title\timage\nfirst\ta.jpg\nfirst\t../a.jpg\n\tb.jpg\n")
     found = read_texts(tmp_path / "t.tsv")
     assert found.of_texts() == {"first": [(tmp_path / "photos" / "a.jpg").resolve()]}
-    assert [error.line for error in found.problems.found] == [4, 3]  # no text; leads out of the folder
+    assert [error.line for error in found.problems.found] == [4, 3]  # no text; points outside the folder
 
 
 def test_a_shared_index_runs_no_code(

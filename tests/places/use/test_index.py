@@ -226,9 +226,7 @@ def test_a_later_format_is_refused(mine: Path) -> None:
 def test_truncated_files_are_refused(mine: Path, name: str) -> None:
     size = (mine / name).stat().st_size
     os.truncate(mine / name, size - 1)
-    with pytest.raises(
-        StoreError, match=rf"{name} is damaged: {size - 1:,} bytes, where index.json speaks of {size:,}"
-    ):
+    with pytest.raises(StoreError, match=rf"{name} is damaged: {size - 1:,} bytes, but index.json says {size:,}"):
         Index(mine)
     (mine / name).unlink()
     with pytest.raises(StoreError, match=name):

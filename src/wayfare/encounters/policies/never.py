@@ -1,4 +1,4 @@
-"""Never: nobody asks anybody. What devices know from their own pictures alone."""
+"""Never: no exchanges. Devices learn only from their own pictures."""
 
 from __future__ import annotations
 

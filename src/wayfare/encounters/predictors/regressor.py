@@ -174,8 +174,8 @@ class _ChangeRegressor:
         self._svr.fit((pairs - self._middle) / self._width, (change - self._mean) / self._deviation)
 
     def predict(self, pairs: np.ndarray) -> np.ndarray:
-        said: np.ndarray = self._svr.predict((pairs - self._middle) / self._width) * self._deviation + self._mean
-        return said
+        change: np.ndarray = self._svr.predict((pairs - self._middle) / self._width) * self._deviation + self._mean
+        return change
 
 
 def _fitted(

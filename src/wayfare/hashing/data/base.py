@@ -121,7 +121,7 @@ class PairFiles(PairData):
     def __post_init__(self) -> None:
         for name in self._counts:
             if getattr(self, name) < 0:
-                raise ConfigError(f"data.{name} = {getattr(self, name)}: at least 0")
+                raise ConfigError(f"data.{name} = {getattr(self, name)}: expected at least 0")
 
     def read(self, path: Path, problems: Problems) -> PairSource:
         """The rows as the files have them, not split yet."""

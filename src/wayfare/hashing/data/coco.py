@@ -115,7 +115,7 @@ def _parts(path: Path) -> list[tuple[str, Path, Path]]:
             if instances := next((file for file in other if file.is_file()), None):
                 found.append((match[1], file, instances))
     if not found:
-        raise DataError("no captions_<part>.json with an instances_<part>.json beside it", folder)
+        raise DataError("no captions_<part>.json with a matching instances_<part>.json", folder)
     return found
 
 
@@ -146,7 +146,7 @@ def _captions(file: Path, problems: Problems) -> tuple[dict[int, str], dict[int,
                 raise ValueError(f"id {number} is there twice")
             pictures[number] = name
         except ValueError as error:
-            problems.add(str(error), file, field=f"images[{place}]", remedy="mend or remove the entry")
+            problems.add(str(error), file, field=f"images[{place}]", remedy="correct or remove the entry")
     for number in sorted(captions.keys() - pictures.keys()):
         problems.add(f"captions of picture {number}, which is not in the list of pictures", file, remedy="remove them")
     return pictures, captions

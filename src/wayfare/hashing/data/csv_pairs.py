@@ -200,7 +200,7 @@ def _picture_names(photo: str, table: Table, problems: Problems) -> list[str]:
         try:
             names.append(inside(filled if _COLUMN.search(photo) else table[photo][row]))
         except ValueError as error:
-            problems.add(str(error), table.file, table.lines[row], photo, "mend or remove the line")
+            problems.add(str(error), table.file, table.lines[row], photo, "correct or remove the line")
             names.append("")
     return names
 

@@ -290,7 +290,7 @@ def _usable(pairs: FashionRows, file: Path) -> FashionRows:
     good = (first == 1) & (second == 1)
     for row in np.flatnonzero(~good):
         what = f"{first[row]} classes of the first level and {second[row]} of the second, expected one of each"
-        pairs.problems.add(what, file, field=f"Label({row + 1}, :)", remedy="mend or remove the row")
+        pairs.problems.add(what, file, field=f"Label({row + 1}, :)", remedy="correct or remove the row")
     queries = min(pairs.queries, len(pairs))
     if good.all():
         return replace(pairs, queries=queries)

@@ -137,7 +137,7 @@ def _layout(root: Path) -> _Layout:
     around = (pictures, root, root / "mirflickr", pictures.parent)
     tags = _first(folder / name for folder in around for name in ("meta/tags", "tags"))
     if tags is None:
-        raise DataError("no tags beside the photographs: expected meta/tags/tags1.txt ...", pictures)
+        raise DataError("no tags for the photographs: expected meta/tags/tags1.txt ...", pictures)
     lists = [folder for near in around if near.is_dir() for folder in sorted(near.glob("*annotations*"))]
     annotations = _first(lists)
     if annotations is None:
@@ -196,9 +196,9 @@ def _common_tags(file: Path, problems: Problems) -> tuple[str, ...]:
         if not words:
             continue
         if len(words) > 2 or (len(words) == 2 and not words[1].isdecimal()):
-            problems.add(f"expected a tag and a number, found {line[:40]!r}", file, number, remedy="mend the line")
+            problems.add(f"expected a tag and a number, found {line[:40]!r}", file, number, remedy="correct the line")
         elif (first := first_seen.setdefault(words[0], number)) != number:
-            problems.add(f"{words[0][:40]!r} is on line {first} already", file, number, remedy="remove one of them")
+            problems.add(f"{words[0][:40]!r} is already on line {first}", file, number, remedy="remove one of them")
     return tuple(first_seen)
 
 

@@ -167,7 +167,7 @@ def _flags(file: Path, columns: int, rows: int) -> np.ndarray:
         line += len(ends)
     found = np.concatenate(parts) if parts else np.zeros((0, columns), bool)
     if len(found) != rows:
-        raise DataError(f"{len(found)} rows, but {rows} pictures in the list", file, remedy="is the file whole?")
+        raise DataError(f"{len(found)} rows, but {rows} pictures in the list", file, remedy="is the file complete?")
     return found
 
 

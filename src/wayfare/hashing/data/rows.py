@@ -67,7 +67,7 @@ def with_pictures(source: PairSource, size: tuple[int, int], progress: Progress)
         source.root, source.files, size, progress=lambda done, total: progress("decoding pictures", done, total)
     )
     for item in found.skipped:
-        source.problems.add(item.reason, item.file, remedy="mend or remove it")
+        source.problems.add(item.reason, item.file, remedy="correct or remove it")
     whole = len(found) == len(source)
     stored = Stored(found, np.arange(len(found)), size)
     return replace(source if whole else select(source, found.kept), pictures=stored)
@@ -111,7 +111,7 @@ def with_words(source: PairSource, words: Sequence[str], path: Path) -> csr_arra
     """The bags of a source that brings its own, by another vocabulary."""
     if source.bags is None or not source.words:
         raise DataError(
-            "nothing says which words its columns of text stand for, so they cannot be matched with those of others",
+            "its columns of text have no words, so they cannot be matched with the vocabulary of other devices",
             path,
         )
     from scipy.sparse import csr_array

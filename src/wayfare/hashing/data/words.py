@@ -1,10 +1,10 @@
 """Text as a bag of words: which words of a vocabulary are in it.
 
 A word is a run of letters, digits and the marks that belong to letters, in lower case and in Unicode's compatible form
-(NFKC); signs part words, so "men's" is "men" and "s". Chinese and Japanese characters are words each, since no space
-parts them. A bag holds 1 where a word is there, however often, and 0 elsewhere; a text without a known word is all
-zeros. Vocabularies of data sets may hold words with signs in them ("b&w"): these are found where they stand between
-spaces.
+(NFKC). Punctuation separates words, so "men's" is "men" and "s". Each Chinese or Japanese character is a word, since
+these languages have no spaces. A bag holds 1 for each word that occurs, however often, and 0 elsewhere; a text without
+a known word is all zeros. Vocabularies of data sets may contain words with punctuation ("b&w"): these are found if they
+stand between spaces.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class PlaceData(Data):
     test: TestSplit = part("test", "layout", _SPLITS)
     piece: float = 0.0  # metres; if > 0, sequences are cut where they leave a square of this size
     own: bool = False  # the folder is a device's own: nothing is held back to test with
-    cache: float = 8.0  # GiB on disk for decoded pictures, and for maps of frozen layers; beyond it they are made anew
+    cache: float = 8.0  # GiB on disk for decoded pictures, and for maps of frozen layers; beyond it they are made again
 
     def __post_init__(self) -> None:
         if min(self.height, self.width) < 32:

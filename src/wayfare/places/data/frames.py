@@ -122,7 +122,7 @@ def _listed_names(root: Path, file: Path, problems: Problems) -> list[str | None
                 raise ValueError(f"{name[:80]!r} is there already, as number {first[name]}")
             names.append(name)
         except (ValueError, OSError) as error:
-            problems.add(str(error), file, field=f"[{place}]", remedy="supply the picture, or mend the list")
+            problems.add(str(error), file, field=f"[{place}]", remedy="supply the picture, or correct the list")
             names.append(None)
     return names
 
@@ -228,16 +228,16 @@ class _Frames:
         suffix = file.suffix.lower()
         if suffix == ".csv":
             table = read_csv(file, {"query": text, "reference": text}, problems)
-            told = zip(table.lines, table["query"], table["reference"])
-            yield from self.numbers(((line, None, q, r) for line, q, r in told), file, problems)
+            pairs = zip(table.lines, table["query"], table["reference"])
+            yield from self.numbers(((line, None, q, r) for line, q, r in pairs), file, problems)
         elif suffix == ".json":
-            yield from self.numbers(_told(read_json(file), file), file, problems)
+            yield from self.numbers(_read_pairs(read_json(file), file), file, problems)
         else:
             array = read_array(file)
             if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
                 raise DataError(f"expected integers (P, 2), found {array.dtype} {array.shape}", file)
-            told_numbers = ((None, f"[{row}]", q, r) for row, (q, r) in enumerate(array.tolist()))
-            yield from self.numbers(told_numbers, file, problems)
+            pairs_by_row = ((None, f"[{row}]", q, r) for row, (q, r) in enumerate(array.tolist()))
+            yield from self.numbers(pairs_by_row, file, problems)
 
     def numbers(
         self, told: Iterator[tuple[int | None, str | None, Any, Any]], file: Path, problems: Problems
@@ -247,7 +247,7 @@ class _Frames:
             try:
                 yield self.number(0, query), self.number(1, reference)
             except ValueError as error:
-                problems.add(str(error), file, line, field, "mend or remove it")
+                problems.add(str(error), file, line, field, "correct or remove it")
 
     def number(self, which: int, value: Any) -> int:
         """The frame that a name or a number means."""
@@ -263,7 +263,7 @@ class _Frames:
         return int(value)
 
 
-def _told(content: Any, file: Path) -> Iterator[tuple[None, str, Any, Any]]:
+def _read_pairs(content: Any, file: Path) -> Iterator[tuple[None, str, Any, Any]]:
     items = list(content.items()) if isinstance(content, dict) else content
     if not isinstance(items, list):
         raise DataError("expected a list of [query, [reference, ...]], or an object", file)

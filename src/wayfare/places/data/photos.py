@@ -222,7 +222,7 @@ def _moments(table: Table, called: Mapping[str, str], problems: Problems) -> tup
             found.append(moment(stamp) if stamp else None)
             readable.append(True)
         except ValueError as error:
-            problems.add(str(error), table.file, line, field, "mend or remove the line")
+            problems.add(str(error), table.file, line, field, "correct or remove the line")
             found.append(None)
             readable.append(False)
     return found, readable
@@ -230,7 +230,7 @@ def _moments(table: Table, called: Mapping[str, str], problems: Problems) -> tup
 
 def _found_pictures(root: Path, table: Table, field: str, problems: Problems) -> tuple[list[str], list[bool]]:
     """The picture of each row, below the folder, and whether it is there."""
-    there = set(pictures_below(root))
+    pictures = set(pictures_below(root))
     beside, top = table.file.resolve().parent, root.resolve()  # names count from the table, if it is in the folder
     start = f"{beside.relative_to(top).as_posix()}/" if top in beside.parents else ""
     names: list[str] = []
@@ -238,15 +238,15 @@ def _found_pictures(root: Path, table: Table, field: str, problems: Problems) ->
     used: dict[str, int] = {}
     for name, line in zip(table[field], table.lines):
         places = [start + folder + name for folder in _BESIDE]
-        place = next((place for place in places if place in there), "")
+        place = next((place for place in places if place in pictures), "")
         if not place:
             problems.add(f"no picture {name!r}", table.file, line, field, "supply it, or remove the line")
         elif (first := used.setdefault(place, line)) != line:
-            problems.add(f"{name!r} is on line {first} already", table.file, line, field, "remove one of them")
+            problems.add(f"{name!r} is already on line {first}", table.file, line, field, "remove one of them")
             place = ""
         names.append(place)
         found.append(bool(place))
-    for orphan in sorted(there - set(used)):
+    for orphan in sorted(pictures - set(used)):
         problems.add(f"not in {table.file.name}", root / orphan, remedy="add a line for it, or remove it")
     return names, found
 

@@ -69,8 +69,8 @@ class _Held:
     def by(self, names: list[str], kind: np.ndarray, more: dict[str, dict[str, str]]) -> list[dict[str, Any]]:
         """For each of the cities or continents: clients with photographs there, and what there is."""
         count = len(names)
-        there = kind[self.row]
-        images = np.bincount(there[there >= 0], minlength=count)
+        kinds = kind[self.row]
+        images = np.bincount(kinds[kinds >= 0], minlength=count)
         clients = np.bincount(self._distinct(kind, count) % count if count else [], minlength=count)
         sequences = np.unique(self.pool.sequence[self.row])
         of_sequence = kind[self.pool.rows[self.pool.start[sequences]]]
@@ -137,5 +137,5 @@ class _Held:
 
     def _distinct(self, kind: np.ndarray, count: int) -> np.ndarray:
         """client * count + kind, once for every pair that occurs."""
-        there = kind[self.row]
-        return np.unique(self.client[there >= 0] * count + there[there >= 0])
+        kinds = kind[self.row]
+        return np.unique(self.client[kinds >= 0] * count + kinds[kinds >= 0])

@@ -30,7 +30,7 @@ from wayfare.partition.split import Split
 from wayfare.places.data.place_photos import Group, PlacePhotos
 from wayfare.places.partition.sequenced import GroupBy, Sequenced, check_settings, provenance, sequenced
 
-_STALE = 0.25  # of a search tree's photographs that have a client already: then it is built anew, without them
+_STALE = 0.25  # share of a search tree's photographs that have a client already: then it is rebuilt without them
 
 
 class Disc(NamedTuple):

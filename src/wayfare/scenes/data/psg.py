@@ -129,7 +129,7 @@ def _read(file: Path, problems: Problems) -> SceneGraphs:
 class _Wrong(Exception):
     """What is wrong with an entry, and where in it."""
 
-    def __init__(self, where: str, what: str, remedy: str = "mend or remove the entry") -> None:
+    def __init__(self, where: str, what: str, remedy: str = "correct or remove the entry") -> None:
         self.where, self.what, self.remedy = where, what, remedy
 
 
@@ -359,7 +359,7 @@ def _note(graphs: SceneGraphs, part: str, place: np.integer, what: str, *, file:
     offsets = graphs.relation_offsets if part == "relations" else graphs.object_offsets
     image = int(np.searchsorted(offsets, place, "right")) - 1
     where = f"data[{graphs.entries[image]}].{part}[{place - offsets[image]}]" + (f".{key}" if key else "")
-    graphs.problems.add(what, file, int(graphs.lines[image]), where, "mend or remove it")
+    graphs.problems.add(what, file, int(graphs.lines[image]), where, "correct or remove it")
     return image
 
 
@@ -404,17 +404,17 @@ def _panoptic_faults(graphs: SceneGraphs, index: int, file: Path) -> list[DataEr
     if any(size) and ids.shape != size:
         return [DataError(f"{ids.shape[1]} x {ids.shape[0]} pixels, {entry} says {size[1]} x {size[0]}", file)]
     values, areas = np.unique(ids, return_counts=True)
-    there = dict(zip(values.tolist(), areas.tolist()))
+    drawn = dict(zip(values.tolist(), areas.tolist()))
     objects = slice(graphs.object_offsets[index], graphs.object_offsets[index + 1])
     listed = dict(zip(graphs.segment_ids[objects].tolist(), graphs.areas[objects].tolist()))
     faults = []
     for value, area in listed.items():
-        if value not in there:
+        if value not in drawn:
             faults.append(DataError(f"no pixel has the id {value} of {entry}", file))
-        elif area not in (-1, there[value]):
-            faults.append(DataError(f"{there[value]} pixels have the id {value}, {entry} says {area}", file))
-    extra = [value for value in there if value not in listed and value != 0]
+        elif area not in (-1, drawn[value]):
+            faults.append(DataError(f"{drawn[value]} pixels have the id {value}, {entry} says {area}", file))
+    extra = [value for value in drawn if value not in listed and value != 0]
     faults += [
-        DataError(f"{there[value]} pixels have the id {value}, which is not in {entry}", file) for value in extra
+        DataError(f"{drawn[value]} pixels have the id {value}, which is not in {entry}", file) for value in extra
     ]
     return faults

@@ -50,7 +50,7 @@ class GPSNet(nn.Module):
         super().__init__()
         check_mode(mode)
         if layers < 1:
-            raise ConfigError(f"GPS-Net: layers = {layers}: at least 1")
+            raise ConfigError(f"GPS-Net: layers = {layers}: expected at least 1")
         if widths.visual % 4:
             raise ConfigError(f"GPS-Net: widths.visual = {widths.visual}: it is halved twice, give a multiple of 4")
         width = widths.visual
@@ -99,30 +99,32 @@ class Messages(nn.Module):
         self.hear = nn.Sequential(nn.Linear(width, narrow), nn.LayerNorm(narrow), nn.ReLU(), nn.Linear(narrow, width))
 
     def forward(self, graphs: GraphBatch, nodes: Tensor, pairs: Tensor, table: tuple[Tensor, int]) -> Tensor:
-        where, longest = table
+        position, longest = table
         attention = self.attention(graphs, nodes, pairs, table)
         messages = self.say(nodes)
-        padded = messages.new_zeros(graphs.images * longest, messages.shape[1]).index_copy(0, where, messages)
+        padded = messages.new_zeros(graphs.images * longest, messages.shape[1]).index_copy(0, position, messages)
         padded = padded.view(graphs.images, longest, messages.shape[1])
         context = torch.cat([attention @ padded, attention.mT @ padded], 2)
-        heard: Tensor = self.hear(context.flatten(0, 1).index_select(0, where))
-        return (nodes + heard).relu()
+        update: Tensor = self.hear(context.flatten(0, 1).index_select(0, position))
+        return (nodes + update).relu()
 
     def attention(self, graphs: GraphBatch, nodes: Tensor, pairs: Tensor, table: tuple[Tensor, int]) -> Tensor:
         """Row i: how much i attends to each object of its image (B, longest, longest)."""
-        where, longest = table
+        position, longest = table
         subjects, _ = ends(self.subject(nodes), graphs.pairs)
         _, objects = ends(self.object(nodes), graphs.pairs)
         logits = self.weigh(subjects * objects * self.union(pairs)).squeeze(1)
-        rows, there = ends(where, graphs.pairs)
+        rows, columns = ends(position, graphs.pairs)
         shape = graphs.images, longest, longest
         square = logits.new_zeros(graphs.images * longest * longest).index_copy(
-            0, rows * longest + there % longest, logits
+            0, rows * longest + columns % longest, logits
         )
-        taken = torch.zeros(graphs.images * longest, dtype=torch.bool, device=where.device).index_fill(0, where, True)
+        taken = torch.zeros(graphs.images * longest, dtype=torch.bool, device=position.device).index_fill(
+            0, position, True
+        )
         taken = taken.view(graphs.images, longest)
         allowed = taken[:, :, None] & taken[:, None, :]
-        allowed = allowed & ~torch.eye(longest, dtype=torch.bool, device=where.device)
+        allowed = allowed & ~torch.eye(longest, dtype=torch.bool, device=position.device)
         # a / sum(a) is the softmax of log a, which has no 0 / 0 where every a is tiny or an object is alone
         logs = logsigmoid(square.view(shape)).masked_fill(~allowed, torch.finfo(logits.dtype).min)
         return torch.softmax(logs, 2) * allowed

@@ -44,7 +44,7 @@ class IMP(nn.Module):
         if order not in get_args(Order):
             raise unknown("order", str(order), get_args(Order), "IMP")
         if iterations < 1:
-            raise ConfigError(f"IMP: iterations = {iterations}: at least 1, or no message is passed")
+            raise ConfigError(f"IMP: iterations = {iterations}: expected at least 1, or no message is passed")
         self.sequential, self.iterations = order == "sequential", iterations
         hidden = widths.hidden
         self.objects, self.pairs = encoder(width_x, widths.visual), PairEncoder(width_u, widths)

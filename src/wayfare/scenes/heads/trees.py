@@ -1,8 +1,8 @@
-"""Trees over the objects of images, for VCTree: grown by Prim's rule from scores, turned binary, cut into levels.
+"""Trees over the objects of images, for VCTree: built by Prim's algorithm, made binary, and divided into levels.
 
-All images of a batch grow at once: one step attaches one object in every image that is not yet complete. The levels
-put the nodes of equal depth of all trees together, so that a tree-LSTM takes as many steps as the deepest tree has
-levels, however many images there are.
+The trees of a batch are built together: one step attaches one object in every image that is not yet complete. A level
+holds the nodes of equal depth of all trees, so that a tree-LSTM takes as many steps as the deepest tree has levels,
+however many images there are.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Forced:
-    """One attachment of every image that is taken instead of the best one; turn 0 for an image without."""
+    """For every image one attachment that replaces the best one; turn 0 for an image without."""
 
     turn: np.ndarray  # int64 (B,)
     edge: np.ndarray  # int64 (B, 2): who is in the tree, who joins it
 
 
-def grow(scores: np.ndarray, sizes: np.ndarray, forced: Forced | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """The trees of a batch: whom each object is attached to (-1 for roots), and at which turn (0 for roots).
+def spanning_trees(
+    scores: np.ndarray, sizes: np.ndarray, forced: Forced | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The trees of a batch: each object's parent (-1 for roots), and the turn at which it was attached (0 for roots).
 
-    `scores` (B, M, M) says how well column j goes under row i; image b has `sizes[b]` objects, and what lies beyond is
-    padding (-1 in both answers). The root has the largest mean of its row (the whole row, the diagonal
-    included); then the best edge from the tree to the outside joins, again and again. Of equals the lowest place wins,
-    and the parent that was there first.
+    `scores` (B, M, M) is the score of object j as a child of object i. Image b has `sizes[b]` objects; the rest is
+    padding (-1 in both results). The root has the largest mean of its row (including the diagonal). Then the best edge
+    from the tree to an object outside is added, repeatedly. Among equal edges the lowest index wins, and the parent
+    that was added first.
     """
     images, most, _ = scores.shape
-    scores = np.nan_to_num(scores)  # a network that diverged still gives trees
+    scores = np.nan_to_num(scores)  # a diverged network still gives trees
     every, exists = np.arange(images), np.arange(most) < sizes[:, None]
     parent, turn = np.full((2, images, most), -1)
     best, via = np.full((images, most), -np.inf), np.full((images, most), -1)
@@ -95,11 +97,11 @@ class Forest:
         return torch.split(rows.index_select(0, self.order), [len(level.nodes) for level in self.levels])
 
     def in_list(self, levels: Sequence[Tensor], empty: Tensor) -> Tensor:
-        """The other way; `empty` (0, ...) for a list of nobody."""
+        """The inverse of `by_level`; `empty` (0, ...) is returned for an empty list."""
         return torch.cat([empty, *levels]).index_select(0, self.back)
 
 
-def forest(left: np.ndarray, right: np.ndarray, where: torch.device | None = None) -> Forest:
+def forest(left: np.ndarray, right: np.ndarray, device: torch.device | None = None) -> Forest:
     """The levels of the binary trees with these children."""
     child = np.concatenate([left, right])
     above = np.setdiff1d(np.arange(len(left)), child)
@@ -109,29 +111,29 @@ def forest(left: np.ndarray, right: np.ndarray, where: torch.device | None = Non
         both = np.stack([left[above], right[above]])
         is_there = both >= 0
         places = np.where(is_there, is_there.cumsum().reshape(both.shape) - 1, is_there.sum())
-        levels.append(TreeLevel(*(torch.from_numpy(part).to(where) for part in (above, parent, places[0], places[1]))))
+        levels.append(TreeLevel(*(torch.from_numpy(part).to(device) for part in (above, parent, places[0], places[1]))))
         nodes.append(above)
         parent = np.nonzero(is_there)[1]
         above = both[is_there]
     order = np.concatenate([child[:0], *nodes])
-    return Forest(tuple(levels), torch.from_numpy(order).to(where), torch.from_numpy(np.argsort(order)).to(where))
+    return Forest(tuple(levels), torch.from_numpy(order).to(device), torch.from_numpy(np.argsort(order)).to(device))
 
 
-def plant(parent: np.ndarray, turn: np.ndarray, sizes: np.ndarray, where: torch.device | None = None) -> Forest:
-    """The forest of trees as `grow` gives them: places within images become places in the batch's list."""
+def as_forest(parent: np.ndarray, turn: np.ndarray, sizes: np.ndarray, device: torch.device | None = None) -> Forest:
+    """The forest of trees as `spanning_trees` gives them: places within images become places in the batch's list."""
     exists = np.arange(parent.shape[1]) < sizes[:, None]
     starts = (np.cumsum(sizes) - sizes)[:, None]
     in_list = np.where(parent >= 0, parent + starts, -1)
-    return forest(*binary(in_list[exists], turn[exists]), where)
+    return forest(*binary(in_list[exists], turn[exists]), device)
 
 
-def detour(
+def sample_detour(
     scores: np.ndarray, parent: np.ndarray, turn: np.ndarray, sizes: np.ndarray, draws: np.ndarray
 ) -> tuple[Forced, np.ndarray]:
-    """One departure per image from the trees that `grow` gave, and all edges that were open then (B, M, M).
+    """One departure per image from the trees that `spanning_trees` gave, and all edges that were open then (B, M, M).
 
-    The turn is drawn evenly, the edge by its score among the open ones but the best: taking that one would be no
-    departure. `draws` (B, 2) lie in [0, 1). Two objects have one tree, so that images of less than three have turn 0.
+    The turn is drawn uniformly, the edge in proportion to its score among the open edges except the best one. `draws`
+    (B, 2) lie in [0, 1). Two objects have only one tree, so images with fewer than three objects have turn 0.
     """
     at = np.where(sizes > 2, 1 + (draws[:, 0] * (sizes - 1)).astype(np.int64), 0)
     inside, outside = (turn >= 0) & (turn < at[:, None]), turn >= np.maximum(at, 1)[:, None]

@@ -46,7 +46,7 @@ from wayfare.scenes.heads.common import (
 )
 from wayfare.scenes.heads.motifs import Pairing
 from wayfare.scenes.heads.treelstm import BothWays, Decoder
-from wayfare.scenes.heads.trees import Forced, Forest, detour, grow, plant
+from wayfare.scenes.heads.trees import Forced, Forest, as_forest, sample_detour, spanning_trees
 
 Tree = Literal["supervised", "reinforced"]
 Reward = Callable[[GraphBatch, HeadOutput], Tensor]  # a number per image (B,), the larger the better: R@100, say
@@ -79,14 +79,14 @@ class VCTree(nn.Module):
         if (tree == "reinforced") != (reward is not None):
             raise ConfigError("VCTree: a reward is given if and only if tree = 'reinforced'")
         if samples < 1:
-            raise ConfigError(f"VCTree: samples = {samples}: at least 1, or no tree is tried")
+            raise ConfigError(f"VCTree: samples = {samples}: expected at least 1, the number of trees that are tried")
         if widths.hidden < 2:
-            raise ConfigError("VCTree: widths.hidden = 1: at least 2, for contexts go up and down")
+            raise ConfigError("VCTree: widths.hidden = 1: expected at least 2, because the context is bidirectional")
         self.reward, self.samples, hidden = reward, samples, widths.hidden
         self.objects, self.pairs = ObjectEncoder(classes, width_x, widths, vectors), PairEncoder(width_u, widths)
         self.scores = Scores(widths)
         self.context = BothWays(self.objects.width, hidden)
-        self.decoder = None  # with given labels nobody would ask it, and nothing would train it
+        self.decoder = None  # with given labels it would be neither used nor trained
         if mode == "sgdet":
             self.decoder = Decoder(self.objects.width + hidden, hidden, self.objects.labels.weight)
         self.labels = label_embedding(classes, widths.embedding, vectors)
@@ -98,7 +98,7 @@ class VCTree(nn.Module):
             self.train()
 
     def train(self, mode: bool = True) -> VCTree:
-        """As usual, but that reinforcement leaves the statistics of batches alone."""
+        """As usual, except that BatchNorm keeps its statistics during reinforcement."""
         super().train(mode)
         if self.reward is not None:
             for module in self.modules():
@@ -112,24 +112,24 @@ class VCTree(nn.Module):
         logits, scores = self.scores(graphs, encoded, table)
         sizes = torch.bincount(graphs.image, minlength=graphs.images).cpu().numpy()
         fixed = scores.detach().cpu().double().numpy()
-        parent, turn = grow(fixed, sizes)
-        output = self._read(graphs, encoded, looks, plant(parent, turn, sizes, graphs.image.device))
+        parent, turn = spanning_trees(fixed, sizes)
+        output = self._read(graphs, encoded, looks, as_forest(parent, turn, sizes, graphs.image.device))
         if not len(graphs.targets):
             return output
         if self.reward is None:
             return replace(output, extra=tree_loss(logits, _related(graphs, table), sizes))
         if not self.training:
             return output
-        mark, losses = self.reward(graphs, output), []
+        baseline, losses = self.reward(graphs, output), []
         for _ in range(self.samples):
-            forced, open_edges = detour(fixed, parent, turn, sizes, torch.rand(len(sizes), 2).double().numpy())
-            other = plant(*grow(fixed, sizes, forced), sizes, graphs.image.device)
-            gain = self.reward(graphs, self._read(graphs, encoded, looks, other)) - mark
-            losses.append(-(gain.detach() * log_chance(scores, forced, open_edges)).mean())
+            forced, open_edges = sample_detour(fixed, parent, turn, sizes, torch.rand(len(sizes), 2).double().numpy())
+            other = as_forest(*spanning_trees(fixed, sizes, forced), sizes, graphs.image.device)
+            gain = self.reward(graphs, self._read(graphs, encoded, looks, other)) - baseline
+            losses.append(-(gain.detach() * log_probability(scores, forced, open_edges)).mean())
         return replace(output, extra=torch.stack(losses).mean())
 
     def _read(self, graphs: GraphBatch, encoded: Encoded, looks: Tensor, forest: Forest) -> HeadOutput:
-        """What the network says with these trees."""
+        """The output of the network with these trees."""
         z = encoded.z
         context = self.context(z, forest)
         logits, labels = None, graphs.labels
@@ -140,7 +140,7 @@ class VCTree(nn.Module):
         return HeadOutput(predicates, features, logits)
 
     def _choose(self, logits: Tensor, _: Tensor) -> Tensor:
-        """Drawn while the network learns to name; trees are compared with the best names."""
+        """Sampled labels while the network learns labels; the best ones when trees are compared."""
         if self.training and self.reward is None:
             return torch.multinomial(logits.detach().softmax(1), 1).squeeze(1)
         return logits.argmax(1)
@@ -192,17 +192,17 @@ def overlaps(graphs: GraphBatch, table: tuple[Tensor, int]) -> Tensor:
 
 def padded(rows: Tensor, graphs: GraphBatch, table: tuple[Tensor, int]) -> Tensor:
     """Rows of objects (N, ...) as a table by image (B, longest, ...), zeros where there is no object."""
-    where, longest = table
-    flat = rows.new_zeros(graphs.images * longest, *rows.shape[1:]).index_copy(0, where, rows)
+    position, longest = table
+    flat = rows.new_zeros(graphs.images * longest, *rows.shape[1:]).index_copy(0, position, rows)
     return flat.view(graphs.images, longest, *rows.shape[1:])
 
 
 def _related(graphs: GraphBatch, table: tuple[Tensor, int]) -> Tensor:
     """1 where two objects are related, either way round (B, longest, longest)."""
-    where, longest = table
-    subjects, objects = ends(where, graphs.pairs[graphs.targets > 0])
+    position, longest = table
+    subjects, objects = ends(position, graphs.pairs[graphs.targets > 0])
     both = torch.cat([subjects * longest + objects % longest, objects * longest + subjects % longest])
-    square = torch.zeros(graphs.images * longest * longest, device=where.device).index_fill(0, both, 1.0)
+    square = torch.zeros(graphs.images * longest * longest, device=position.device).index_fill(0, both, 1.0)
     return square.view(graphs.images, longest, longest)
 
 
@@ -214,7 +214,7 @@ def tree_loss(logits: Tensor, related: Tensor, sizes: np.ndarray) -> Tensor:
     return binary_cross_entropy_with_logits(logits, related, torch.from_numpy(weights).to(logits), reduction="sum")
 
 
-def log_chance(scores: Tensor, forced: Forced, open_edges: np.ndarray) -> Tensor:
+def log_probability(scores: Tensor, forced: Forced, open_edges: np.ndarray) -> Tensor:
     """log p of each image's departure (B,): its score's part of all scores then open; 0 where there was no choice."""
     edge = torch.from_numpy(forced.edge).to(scores.device)
     allowed = torch.from_numpy(open_edges).to(scores.device)

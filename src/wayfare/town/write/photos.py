@@ -54,7 +54,7 @@ def _picture(folder: Path, shot: Shot) -> Path:
 
 
 def with_exif(jpeg: bytes, photo: Photo) -> bytes:
-    """The same picture, not encoded anew, with what a phone notes in an APP1 segment behind the start marker."""
+    """The same picture, not encoded again, with a phone's EXIF data in an APP1 segment after the start marker."""
     content = _exif(photo).tobytes()
     return jpeg[:2] + b"\xff\xe1" + struct.pack(">H", len(content) + 2) + content + jpeg[2:]
 

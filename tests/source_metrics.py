@@ -1,4 +1,4 @@
-"""How long a module is, and who speaks of whom."""
+"""Code lines of a module, and which modules mention which names."""
 
 from __future__ import annotations
 
