@@ -321,7 +321,7 @@ def test_a_box_beyond_the_picture_is_cut(tmp_path: Path) -> None:
 
 Fault = tuple[Callable[[dict[str, Any]], Any], str]
 UNUSABLE: list[Fault] = [
-    (lambda c: c.pop("data"), "field 'data': no 'data' in it; found 'thing_classes'"),
+    (lambda c: c.pop("data"), "field 'data': has no 'data'; found 'thing_classes'"),
     (lambda c: c.update(data={}), "field 'data': expected a list"),
     (lambda c: c.pop("thing_classes"), "field 'thing_classes': it is missing"),
     (lambda c: c.update(predicate_classes="on"), "field 'predicate_classes': expected a list of names, found 'on'"),

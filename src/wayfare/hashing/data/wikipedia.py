@@ -46,7 +46,7 @@ def read(path: Path, problems: Problems) -> PairSource:
         for kind in ("i", "t"):
             if f"{kind}_{part}" not in arrays:
                 remedy = "expected I_tr, I_te, T_tr, T_te"
-                raise DataError(f"no array '{kind.upper()}_{part}' in it", file, remedy=remedy)
+                raise DataError(f"has no array '{kind.upper()}_{part}'", file, remedy=remedy)
         image, text = arrays[f"i_{part}"], arrays[f"t_{part}"]
         count = image.shape[0]
         if len(text.shape) != 2 or text.shape[0] != count or len(image.shape) != 2 or not count:
