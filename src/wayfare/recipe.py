@@ -31,7 +31,7 @@ def read_table(path: Path, readers: tuple[Path, ...] = ()) -> dict[str, Any]:
         ) from None
     except IsADirectoryError:
         raise ConfigError(f"{path} is a folder, not a recipe; to continue a run: wayfare resume {path}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, RecursionError) as error:
         raise ConfigError(f"{path}: not a readable recipe: {error}") from error
     for key in ("cells", "paper", "small"):
         if not isinstance(table.get(key, {}), dict):

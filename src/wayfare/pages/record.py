@@ -290,7 +290,7 @@ def _experiment(folder: Path) -> tuple[str, dict[str, Any]]:
         raise StoreError(f"{file}: cannot be read: {error}") from error
     try:
         return text, tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise StoreError(f"{file}: not a TOML file: {error}") from error
 
 
