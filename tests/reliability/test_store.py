@@ -225,7 +225,7 @@ def test_run_with_a_damaged_memory(ended, whole):
 
 
 def test_run_with_a_memory_that_is_lost(ended):
-    """No round that is kept is without it. To go on would give another model: the run stops and says what can be done."""
+    """No round that is kept is without it. To go on would give another model: the run stops and says what to do."""
     for path in (ended / "memory").glob("*/c1@*"):
         path.write_bytes(flipped(path.read_bytes(), 999))
     before = {path: path.read_bytes() for path in ended.rglob("*") if path.is_file()}
