@@ -40,7 +40,7 @@ def fingerprint(table: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _early_fingerprint(experiment: Experiment) -> str:
+def early_fingerprint(experiment: Experiment) -> str:
     """What earlier versions recorded instead: the settings that are not as by default."""
     settings = replace(experiment, rounds=1).chosen()
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
@@ -67,7 +67,7 @@ def check_experiment(experiment: Experiment, text: str, store: Store) -> None:
     if not store.lines:
         return
     last, now, path = store.lines[-1], version("wayfare"), store.folder / "experiment.toml"
-    if last["experiment"] in (fingerprint(tomllib.loads(text)), _early_fingerprint(experiment)):
+    if last["experiment"] in (fingerprint(tomllib.loads(text)), early_fingerprint(experiment)):
         return
     then = _made_by(store)
     if "manifest" in last or then in ("", now):

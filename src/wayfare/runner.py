@@ -264,8 +264,9 @@ class _Run:
         self.comparison = compare(store, experiment, packed, is_other_data_allowed, self._warn)
         if not store.is_run() or store.read_text("experiment.toml") != self.text:
             store.write("experiment.toml", self.text.encode())
-        if not is_dealt:
+        if not is_dealt or store.read_json("partition.json") is None:
             store.write("partition.json", summarise_split(split, experiment.task))
+        if not is_dealt:
             store.write("partition.safetensors", packed)
         if store.read_json(manifest.FILE) != self.comparison.manifest:
             store.write(manifest.FILE, self.comparison.manifest)

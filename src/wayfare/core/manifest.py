@@ -8,8 +8,8 @@
 Each line of rounds.jsonl carries the digest of data and partition, and that of the code. So a lost manifest can be made
 again from what is there, and is only taken for the old one if nothing has changed.
 
-Files are digested by their names and sizes, and by the contents of some of them, which are chosen by their names. Where
-the folder lies makes no difference.
+Files are digested by their names and sizes, and by the contents of some of them, evenly spread over the names. It makes
+no difference where the folder lies.
 """
 
 from __future__ import annotations
@@ -95,12 +95,12 @@ def _size(path: str) -> int:
 
 def _sample(names: Sequence[str]) -> list[str]:
     """Some of each kind of file, the rare kinds first: a table among photographs says more than one of them."""
-    kinds: dict[str, list[tuple[bytes, str]]] = defaultdict(list)
+    kinds: dict[str, list[str]] = defaultdict(list)
     for name in names:
-        kinds[os.path.splitext(name)[1].lower()].append((hashlib.sha256(os.fsencode(name)).digest(), name))  # noqa: PTH122
+        kinds[name.rpartition(".")[2].lower()].append(name)
     chosen: list[str] = []
-    for _, members in sorted(kinds.items(), key=lambda kind: (len(kind[1]), kind[0])):
-        chosen += [name for _, name in sorted(members)[:_OF_A_KIND]]
+    for members in sorted(kinds.values(), key=lambda members: (len(members), members)):
+        chosen += members[:: -(-len(members) // _OF_A_KIND)]
     return sorted(chosen[:_IN_ALL])
 
 
