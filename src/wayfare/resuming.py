@@ -109,7 +109,7 @@ def _wrong_field(line: dict[str, Any]) -> str:
 
 
 @dataclass
-class Comparison:
+class ManifestCheck:
     """What a run is made with now, and what of it is not as it was."""
 
     manifest: dict[str, Any]
@@ -125,12 +125,12 @@ def files_of(experiment: Experiment) -> dict[str, Path]:
 
 def compare(
     store: Store, experiment: Experiment, partition: bytes, is_other_data_allowed: bool, warn: Callable[[str], None]
-) -> Comparison:
+) -> ManifestCheck:
     """Compare with what the last round was made with; nothing is written."""
     now = manifest.make(experiment.task.data_digest(), files_of(experiment), partition)
     (code,) = now["code"]
     seal, last = manifest.seal_of(now), store.lines[-1] if store.lines else {}
-    found = Comparison(now, {"manifest": seal, "code": code})
+    found = ManifestCheck(now, {"manifest": seal, "code": code})
     known = store.read_json(manifest.FILE)
     if known is not None and "manifest" in last and last["manifest"] != manifest.seal_of(known):
         known = None  # damaged, or another run's
