@@ -68,7 +68,7 @@ class Experiment:
         """From the text of a recipe."""
         try:
             return cls.from_table(tomllib.loads(text))
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise ConfigError(f"not a readable recipe: {error}") from error
 
     @classmethod

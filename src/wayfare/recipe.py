@@ -18,12 +18,15 @@ from wayfare.core.errors import ConfigError
 
 DEFAULTS = {"task": "objects", "partition": "random", "strategy": "fedavg", "topology": "server", "exchange": "fedtour"}
 COMPONENTS = tuple(DEFAULTS)
+_LARGE = 2**26  # bytes, which no recipe has
 OF_TASK = ("data", "model")  # parts of the task with a table of their own
 
 
 def read_table(path: Path, readers: tuple[Path, ...] = ()) -> dict[str, Any]:
     """A recipe's tables; errors name file and line. With `base = "other.toml"` it says what differs from that one."""
     try:
+        if path.stat().st_size > _LARGE:
+            raise ConfigError(f"{path} has {path.stat().st_size:,} bytes: this is not a recipe")
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(
@@ -31,7 +34,7 @@ def read_table(path: Path, readers: tuple[Path, ...] = ()) -> dict[str, Any]:
         ) from None
     except IsADirectoryError:
         raise ConfigError(f"{path} is a folder, not a recipe; to continue a run: wayfare resume {path}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, RecursionError) as error:
         raise ConfigError(f"{path}: not a readable recipe: {error}") from error
     for key in ("cells", "paper", "small"):
         if not isinstance(table.get(key, {}), dict):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,10 +23,12 @@ import numpy as np
 import torch
 
 from wayfare.clients import Clients
+from wayfare.core import manifest
 from wayfare.core.bundle import Bundle, digest
 from wayfare.core.device import Bench
-from wayfare.core.errors import ConfigError, DataError, DeviceError, QuorumError, StoreError, WayfareError
+from wayfare.core.errors import ConfigError, DataError, DeviceError, QuorumError, StoreError, WayfareError, unknown
 from wayfare.core.federation import Federation, Round
+from wayfare.core.gate import Gate
 from wayfare.core.protocols import Engine, Population
 from wayfare.core.store import Store
 from wayfare.engines import open_engine
@@ -36,6 +38,7 @@ from wayfare.partition.split import load_split
 from wayfare.partition.summary import summarise_split
 from wayfare.recipe import flatten
 from wayfare.report import write_report
+from wayfare.resuming import CHANGES, check_experiment, check_lines, compare, fingerprint, rebuilt
 from wayfare.tracking import Tracker, trackers
 
 # hears ("rounds", {...}), ("round", line), ("device", {...}), ("warning", {...}), ("preparing", {...})
@@ -45,6 +48,10 @@ _HOW_FAR = ("text", "done", "total")
 
 def silent(event: str, data: dict[str, Any]) -> None:
     """A listener that keeps quiet."""
+
+
+def _unheard(text: str) -> None:
+    """For warnings that come again when the lines are read for good."""
 
 
 def run(
@@ -63,7 +70,7 @@ def run(
             raise StoreError(
                 f"{folder} already holds a run: continue it with `wayfare resume {folder}`, or choose another folder"
             )
-        return _Run(experiment, store, listen).go(engine, workers, track)
+        return _Run(experiment, store, experiment.to_toml(), listen).go(engine, workers, track)
 
 
 def resume(
@@ -73,20 +80,37 @@ def resume(
     track: Sequence[str] = (),
     rounds: int | None = None,
     listen: Listener = silent,
+    *,
+    allow_changed: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Continue a run where it stopped; with `rounds`, up to a new total."""
+    """Continue a run where it stopped; with `rounds`, up to a new total.
+
+    A run whose data or whose devices' memories are not as they were is refused, saying what differs. `allow_changed`
+    accepts that: "data", "memory" (devices without theirs start over).
+    """
+    if others := sorted(set(allow_changed) - set(CHANGES)):
+        raise unknown("thing to accept as changed", others[0], CHANGES)
     folder = Path(out)
     store = Store(folder)
     if not folder.is_dir():
         raise StoreError(f"there is no run folder {folder}")
     with store.held():
+        text = store.read_text("experiment.toml")
         try:
-            table = tomllib.loads(store.read("experiment.toml").decode())
-        except ValueError as error:
+            table = tomllib.loads(text)
+        except (ValueError, RecursionError) as error:
             raise StoreError(f"{folder / 'experiment.toml'} is damaged: {error}") from error
-        if rounds is not None:
+        if rounds is not None and table.get("rounds") != rounds:
             table["rounds"] = rounds
-        return _Run(Experiment.from_table(table), store, listen).go(engine, workers, track)
+            text = re.sub(r"(?m)^rounds *=.*$", f"rounds = {rounds}", text, count=1)
+        experiment = rebuilt(table, store)
+        # the text stays as the version that began the run wrote it: it is what the rounds are tied to
+        run = _Run(experiment, store, text if _reads_as(text, table) else experiment.to_toml(), listen)
+        return run.go(engine, workers, track, allow_changed)
+
+
+def _reads_as(text: str, table: dict[str, Any]) -> bool:
+    return tomllib.loads(text) == table
 
 
 def run_all(
@@ -135,7 +159,7 @@ def run_all(
 
 
 def _check_same(experiment: Experiment, place: Path) -> None:
-    if not experiment.is_in((place / "experiment.toml").read_text(encoding="utf-8")):
+    if not experiment.is_in(Store(place).read_text("experiment.toml")):
         raise ConfigError(f"{place} holds a run with other settings: remove it, or choose another --out")
 
 
@@ -157,14 +181,16 @@ def over_seeds(folder: Path, summaries: Sequence[dict[str, Any]]) -> dict[str, A
 class _Run:
     """One run of one experiment in one folder."""
 
-    def __init__(self, experiment: Experiment, store: Store, listen: Listener) -> None:
-        self.experiment, self.store, self.listen = experiment, store, listen
-        self.fingerprint = fingerprint(experiment)
+    def __init__(self, experiment: Experiment, store: Store, text: str, listen: Listener) -> None:
+        self.experiment, self.store, self.text, self.listen = experiment, store, text, listen
+        self.fingerprint = fingerprint(tomllib.loads(text))
         self._bench: Bench | None = None
         self.rounds = experiment.rounds  # 0: all that the topology has, known once there are clients
         self._remembering: set[str] = set()
 
-    def go(self, engine: str | Engine, workers: int, track: Sequence[str]) -> dict[str, Any]:
+    def go(
+        self, engine: str | Engine, workers: int, track: Sequence[str], allow_changed: Collection[str] = ()
+    ) -> dict[str, Any]:
         experiment, store = self.experiment, self.store
         began = time.monotonic()
         spec = experiment.to_toml()
@@ -176,9 +202,12 @@ class _Run:
             engine = "local"
         with ExitStack() as stack:
             machine = stack.enter_context(open_engine(engine, workers))  # first: workers start while data is read here
+            store.load_lines(_unheard)
+            check_lines(store)
+            check_experiment(experiment, self.text, store)
             experiment.task.prepare(self._preparing)
-            self._write_beginning(spec, machine)
-            state = store.latest(lambda text: self.listen("warning", {"text": text}))
+            self._write_beginning(machine, "data" in allow_changed)
+            state = store.latest(self._warn, "memory" in allow_changed, strict=not experiment.topology.meets)
             machine.open(spec, str(store.folder), self.bench)
             stack.callback(machine.finish)
             machine.set_client_sizes(self.clients.size_of)
@@ -202,7 +231,6 @@ class _Run:
             )
             self.evaluator = Evaluator(experiment, self.clients, federation.engine, self.bench)
             first = len(store.lines)
-            self._check_unchanged()
             self._remembering = {id for line in store.lines for id in line["kept"]}
             watchers = trackers(track, store.folder, dict(flatten(tomllib.loads(spec))), first)
             for watcher in watchers:
@@ -222,33 +250,35 @@ class _Run:
             self._bench = self.experiment.bench(self.store.folder)
         return self._bench
 
-    def _write_beginning(self, spec: str, machine: Engine) -> None:
+    def _write_beginning(self, machine: Engine, is_other_data_allowed: bool) -> None:
         """The files that describe the run; each can be made again, so a crash between them costs nothing."""
         experiment, store = self.experiment, self.store
-        split = experiment.split() if not (store.folder / "partition.safetensors").exists() else None
-        self.clients: Clients = experiment.clients(split if split is not None else self._stored_split())
+        is_dealt = bool(store.lines) and (store.folder / "partition.safetensors").exists()
+        split = self._stored_split() if is_dealt else experiment.split()
+        self.clients: Clients = experiment.clients(split)
         experiment.topology.check(len(self.clients.population))
         everything = experiment.topology.length(len(self.clients.population))
         if everything is not None:
             self.rounds = min(experiment.rounds or everything, everything)
-        if not store.is_run() or store.read("experiment.toml").decode() != spec:
-            store.write("experiment.toml", spec.encode())
-        if split is not None:
+        packed = store.read("partition.safetensors") if is_dealt else split.pack()
+        self.comparison = compare(store, experiment, packed, is_other_data_allowed, self._warn)
+        if not store.is_run() or store.read_text("experiment.toml") != self.text:
+            store.write("experiment.toml", self.text.encode())
+        if not is_dealt or store.read_json("partition.json") is None:
             store.write("partition.json", summarise_split(split, experiment.task))
-            store.write("partition.safetensors", split.pack())
+        if not is_dealt:
+            store.write("partition.safetensors", packed)
+        if store.read_json(manifest.FILE) != self.comparison.manifest:
+            store.write(manifest.FILE, self.comparison.manifest)
         store.write("environment.json", environment(experiment, machine))
 
-    def _check_unchanged(self) -> None:
-        """The rounds so far must be of this experiment: going on with another would mix two runs."""
-        lines = self.store.lines
-        if lines and lines[-1]["experiment"] != self.fingerprint:
-            path = self.store.folder / "experiment.toml"
-            raise StoreError(f"{path} was changed since round {lines[-1]['round']}: restore it, or start a new run")
+    def _warn(self, text: str) -> None:
+        self.listen("warning", {"text": text})
 
     def _stored_split(self) -> Population:
         path = self.store.folder / "partition.safetensors"
         try:
-            split = load_split(path.read_bytes())
+            split = load_split(self.store.read(path.name))
         except DataError as error:
             raise StoreError(f"{path}: {error}. Delete it: it is made again from the experiment") from error
         dealt, there = split.provenance.get("samples"), self.experiment.task.samples
@@ -289,7 +319,8 @@ class _Run:
             round.metrics["train/loss"] = gate.loss / gate.examples
         if self._is_due(round.number) or round.milestone:
             self._evaluate(round)
-        round.warnings += self._alarm(round)
+        changed, self.comparison.changed = self.comparison.changed, []  # told once, by the first round after it
+        round.warnings += [*changed, *self._alarm(round)]
         line = {
             "round": round.number,
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -304,10 +335,16 @@ class _Run:
             "refused": gate.refused,
             "cold": [id for id in gate.cold if id in self._remembering],  # it has forgotten what it once knew
             "kept": gate.kept,
+            "memory": self._memory_digests(gate),
             "void": round.void,
             "warnings": round.warnings,
             "experiment": self.fingerprint,
+            **self.comparison.ties,
         }
+        if changed:
+            line["changed"] = changed
+        if self.store.forgotten:
+            line["forgotten"], self.store.forgotten = self.store.forgotten, []
         if round.events:
             line["events"] = round.events
         if self._improves(line):
@@ -323,6 +360,11 @@ class _Run:
         for text in round.warnings:
             self.listen("warning", {"text": f"round {round.number}: {text}"})
         self.listen("round", line)
+
+    def _memory_digests(self, gate: Gate) -> dict[str, str]:
+        """Of the memories that this round wrote; a device whose reply was refused keeps what it remembered, too."""
+        devices = {*gate.kept, *(refusal["device"] for refusal in gate.refused)}
+        return self.store.memories.digests(sorted(devices), gate.round)
 
     def _alarm(self, round: Round) -> list[str]:
         """What the task has to say about a model that has gone wrong, each time it is judged."""
@@ -379,7 +421,7 @@ class _Run:
         if self.experiment.evaluation.monitor:
             model = store.read("best.safetensors")
             sha = ""
-            if hashlib.sha256(model).hexdigest() != lines[chosen]["best_sha256"]:
+            if hashlib.sha256(model).hexdigest() != lines[chosen].get("best_sha256"):
                 raise StoreError(f"{store.folder / 'best.safetensors'} is damaged: its checksum does not match")
         else:
             model, sha = self._final_model(store.state(lines[-1]), chosen)
@@ -398,7 +440,7 @@ class _Run:
             "cold": sum(len(line["cold"]) for line in lines),
             "void": sum(line["void"] for line in lines),
             "protocol": self.experiment.task.protocol,
-            "warnings": [text for line in lines[-1:] for text in line.get("warnings", [])],
+            "warnings": _warnings(lines),
             "skipped_files": self.experiment.task.skipped,
         }
         store.write("summary.json", summary)
@@ -420,9 +462,11 @@ class _Run:
         self.listen("device", {"device": device})
 
 
-def fingerprint(experiment: Experiment) -> str:
-    """What ties a round to its experiment: all of it but the number of rounds, which may grow."""
-    return hashlib.sha256(json.dumps(replace(experiment, rounds=1).chosen(), sort_keys=True).encode()).hexdigest()
+def _warnings(lines: list[dict[str, Any]]) -> list[str]:
+    """What was not as it had been when the run was resumed, and what the last round has to say."""
+    changed = [f"from round {line['round']} on: {text}" for line in lines for text in line.get("changed", [])]
+    last = lines[-1]
+    return changed + [text for text in last.get("warnings", []) if text not in last.get("changed", [])]
 
 
 def _newest(lines: list[dict[str, Any]]) -> dict[str, float]:

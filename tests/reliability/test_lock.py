@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import multiprocessing
 import os
 import signal
+import stat
 
 import pytest
 
 from faults import go, outcome, tiny
+from wayfare.core import locks
+from wayfare.core.bundle import Bundle
 from wayfare.core.errors import StoreError
 from wayfare.core.store import Store
 from wayfare.strategies.fedavg import FedAvg
@@ -116,3 +121,85 @@ def test_an_error_lets_go(tmp_path):
         raise KeyboardInterrupt
     with Store(tmp_path).held():
         pass
+
+
+def hold(folder):
+    """A process that holds a folder, and the pipe to it."""
+    ours, theirs = FORK.Pipe()
+    holder = FORK.Process(target=start, args=(theirs, FORK.Barrier(1)), daemon=True)
+    holder.start()
+    ours.send(folder)
+    assert ours.recv() == "won"
+    return holder
+
+
+def test_deleting_the_lock_lets_nobody_in(tmp_path):
+    """The folder itself is locked; its file only says who is there."""
+    holder = hold(tmp_path)
+    (tmp_path / "lock").unlink()
+    try:
+        with pytest.raises(StoreError, match=f"{tmp_path} is in use by process unknown"), Store(tmp_path).held():
+            pass
+        (tmp_path / "lock").write_text("")
+        with pytest.raises(StoreError, match=f"{tmp_path} is in use"), Store(tmp_path).held():
+            pass
+    finally:
+        holder.kill()
+        holder.join(60)
+    with Store(tmp_path).held():
+        pass
+
+
+def test_a_lock_that_was_deleted_while_it_was_taken(tmp_path, monkeypatch):
+    """A file that has no name any more keeps nobody out, so another one is taken."""
+    lock, real, deleted = tmp_path / "lock", locks._taken, []
+
+    def taken(handle, kind):
+        if not deleted:
+            deleted.append(lock.unlink())
+        return real(handle, kind)
+
+    monkeypatch.setattr(locks, "_taken", taken)
+    with locks.held(lock, os.getpid()):
+        assert lock.read_text() == str(os.getpid())
+
+
+@pytest.fixture
+def no_folder_locks(monkeypatch):
+    """As on NFS."""
+    real = fcntl.flock
+
+    def flock(handle, kind):
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        real(handle, kind)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+
+
+def test_where_folders_cannot_be_locked(no_folder_locks, tmp_path):
+    """The file is the lock; who loses it commits nothing more."""
+    store = Store(tmp_path)
+    with store.held():
+        with pytest.raises(StoreError, match=f"in use by process {os.getpid()}"), Store(tmp_path).held():
+            pass
+        store.commit({"round": 0}, Bundle())
+        (tmp_path / "lock").unlink()
+        with pytest.raises(StoreError, match=r"lock was removed while this process worked there"):
+            store.commit({"round": 1}, Bundle())
+    assert (tmp_path / "rounds.jsonl").read_text().count("\n") == 1
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_folder_that_is_replaced(tmp_path, again):
+    """Nothing is written into a folder that this process does not hold."""
+    store, folder = Store(tmp_path / "run"), tmp_path / "run"
+    with store.held():
+        store.commit({"round": 0}, Bundle())
+        folder.rename(tmp_path / "moved")
+        if again:
+            folder.mkdir()
+        with pytest.raises(StoreError, match="was moved, removed or replaced"):
+            store.commit({"round": 1}, Bundle())
+    assert not folder.exists() or not list(folder.iterdir())
+    assert (tmp_path / "moved/rounds.jsonl").read_text().count("\n") == 1

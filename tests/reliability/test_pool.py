@@ -481,7 +481,7 @@ def test_interrupted_by_the_keyboard(pool, tmp_path):
         parent.wait()
     assert said.count("Traceback (most recent call last)") == 1 and said.endswith("KeyboardInterrupt\n")
     assert soon(lambda: all(gone(pid) for pid in workers))
-    assert not list(pool.folder.parent.glob(f"wayfare-{parent.pid}-*"))
+    assert not list(pool.folder.parent.glob(f"*wayfare-pool-{parent.pid}-*"))
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux: processes are found in /proc")
@@ -506,5 +506,57 @@ def test_killed_parent_leaves_no_workers(pool, tmp_path, ready):
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert not left
-    shared.make_folder().rmdir()
-    assert not list(place.glob(f"wayfare-{parent.pid}-*"))
+    shared.remove_folder(shared.make_folder())
+    assert not list(place.glob(f"*wayfare-pool-{parent.pid}-*"))
+
+
+# ---- whose memory it is
+
+
+OWNER = "from wayfare.engines.pool import shared; print(shared.make_folder(), flush=True); input()"
+
+
+def owner(*before):
+    """A process that has a folder of shared memory, and the folder."""
+    process = subprocess.Popen(
+        [*before, sys.executable, "-c", OWNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    return process, Path(process.stdout.readline().strip())
+
+
+def test_a_folder_goes_with_its_owner_only():
+    """While the owner lives it stays; after kill -9 the next pool removes it; what is being made is left alone."""
+    process, folder = owner()
+    new = folder.with_name(".wayfare-pool-1-new")
+    new.mkdir()
+    try:
+        shared.remove_folder(shared.make_folder())
+        assert folder.is_dir()
+        process.kill()
+        process.wait()
+        shared.remove_folder(shared.make_folder())
+        assert not folder.exists()
+        assert new.is_dir()
+    finally:
+        process.kill()
+        process.communicate()
+        new.rmdir()
+
+
+@pytest.mark.skipif(
+    subprocess.run(["unshare", "--pid", "--fork", "true"], capture_output=True).returncode != 0
+    if shutil.which("unshare")
+    else True,
+    reason="needs the right to make a PID namespace",
+)
+def test_two_containers_with_one_memory():
+    """Each has process numbers of its own: neither removes the other's folder."""
+    apart = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+    (one, first), (two, second) = owner(*apart), owner(*apart)
+    try:
+        shared.remove_folder(shared.make_folder())
+        assert first.is_dir() and second.is_dir()
+    finally:
+        for process, folder in ((one, first), (two, second)):
+            process.communicate("\n")
+            shutil.rmtree(folder, ignore_errors=True)

@@ -208,19 +208,31 @@ def test_flipped_memory(tmp_path, figure):
     damages += [data[:size] for size in range(0, len(data), 50)]
     for damaged in damages:
         path.write_bytes(damaged)
-        with pytest.raises(StoreError, match=r"damaged.*Delete it to let device 'phone/1 ' start over"):
+        with pytest.raises(StoreError, match=r"damaged.*let device 'phone/1 ' start over"):
             memories.load("phone/1 ", 4)
     path.write_bytes(data)
     assert memories.load("phone/1 ", 4)
     figure(f"{len(damages)} damages to a device's memory: all noticed")
 
 
-def test_run_with_a_damaged_memory(ended):
-    """To go on without it would give another model, so the run stops and says what can be done."""
+def test_run_with_a_damaged_memory(ended, whole):
+    """The round that wrote it is done again."""
     (path,) = (ended / "memory").glob("*/c1@3")
     path.write_bytes(flipped(path.read_bytes(), 999))
-    with pytest.raises(StoreError, match=r"c1@3.*Delete it"):
+    (warning,) = resumed(ended)
+    assert warning == f"{path} is damaged: going back one round"
+    assert outcome(ended) == outcome(whole)
+
+
+def test_run_with_a_memory_that_is_lost(ended):
+    """No round that is kept is without it. To go on would give another model: the run stops and says what to do."""
+    for path in (ended / "memory").glob("*/c1@*"):
+        path.write_bytes(flipped(path.read_bytes(), 999))
+    before = {path: path.read_bytes() for path in ended.rglob("*") if path.is_file()}
+    with pytest.raises(StoreError, match=r"c1@3 is damaged, and no earlier.*--allow-changed memory"):
         resume(ended, "local", rounds=4)
+    before |= {ended / name: (ended / name).read_bytes() for name in ("experiment.toml", "environment.json", "lock")}
+    assert {path: path.read_bytes() for path in ended.rglob("*") if path.is_file()} == before
 
 
 def test_memory_of_an_unfinished_round_is_not_seen(tmp_path):

@@ -20,6 +20,7 @@ from wayfare.pages.tables import human_bytes, human_seconds, plain
 _COLUMNS = {"device": "device", "name": "name", "samples": "samples", "replies": "replies", "now": "this round",
             "refused": "refused", "reason": "last reason"}  # fmt: skip
 _NUMBERS = ("samples", "replies", "refused")
+_NODE = {"device", "name", "samples"}  # what is known of each
 
 
 def status_of(run: Path) -> dict[str, Any]:
@@ -29,7 +30,7 @@ def status_of(run: Path) -> dict[str, Any]:
         raise StoreError(f"{run} is not a federation, or no node has joined yet")
     record, heard = Record.read(run), _heard(run / "flower" / "events.jsonl")
     rows = []
-    for row in json.loads(nodes.read_text(encoding="utf-8")):
+    for row in _nodes(nodes):
         refused = [r.reason for line in record.rounds for r in line.refused if r.device == row["device"]]
         here = [device == row["device"] for device, _ in heard]
         now = any(mine and is_new for mine, (_, is_new) in zip(here, heard))
@@ -52,18 +53,31 @@ def status_of(run: Path) -> dict[str, Any]:
     }
 
 
+def _nodes(file: Path) -> list[dict[str, Any]]:
+    """Who has joined."""
+    try:
+        rows = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise StoreError(f"{file}: cannot be read: {error}. The server writes it anew when it is started") from error
+    if not isinstance(rows, list) or not all(isinstance(row, dict) and row.keys() >= _NODE for row in rows):
+        raise StoreError(f"{file}: expected a list of nodes, each with {', '.join(sorted(_NODE))}")
+    return rows
+
+
 def _heard(events: Path) -> list[tuple[str, bool]]:
     """The device of each reply since the server was started, and whether it belongs to the round in progress."""
     replies: list[tuple[str, bool]] = []
-    for line in events.read_text(encoding="utf-8").splitlines() if events.exists() else []:
+    for line in events.read_bytes().splitlines() if events.exists() else []:
         try:
             event = json.loads(line)
-        except ValueError:  # it is being written
+            kind, data = event["event"], event["data"]
+            device = str(data["device"]) if kind == "device" else ""
+        except (ValueError, RecursionError, TypeError, LookupError):  # it is being written, or was edited
             break
-        if event["event"] == "round":
+        if kind == "round":
             replies = [(device, False) for device, _ in replies]
-        elif event["event"] == "device":
-            replies.append((str(event["data"]["device"]), True))
+        elif kind == "device":
+            replies.append((device, True))
     return replies
 
 

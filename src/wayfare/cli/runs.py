@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,6 +41,15 @@ Track = Annotated[
     list[str] | None,
     typer.Option(help="Where to log metrics: tensorboard, mlflow or none. Repeatable. Default: tensorboard."),
 ]
+
+
+class Changed(StrEnum):
+    """What a run can be continued without."""
+
+    data = "data"
+    memory = "memory"
+
+
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="The run folder. Default: a new one under runs/.")]
 
 
@@ -88,6 +98,10 @@ def resume(
     engine: Engine = "auto",
     workers: Workers = 0,
     rounds: Annotated[int | None, typer.Option(help="A new total number of rounds, to extend a finished run.")] = None,
+    allow_changed: Annotated[
+        list[Changed] | None,
+        typer.Option(help="Continue although this is not as it was: the data, or memories of devices. Repeatable."),
+    ] = None,
     track: Track = None,
     allow_code: AllowCode = None,
     json: Json = False,
@@ -98,7 +112,14 @@ def resume(
             from wayfare.runner import resume as continue_run
 
             watch = Watch(progress, rounds or _rounds(folder), folder.name)
-            summary = continue_run(folder, machine, track=trackers_of(track), rounds=rounds, listen=watch)
+            summary = continue_run(
+                folder,
+                machine,
+                track=trackers_of(track),
+                rounds=rounds,
+                listen=watch,
+                allow_changed=allow_changed or (),
+            )
         answer(summary, json, run_table(Record.read(folder)), f"report: {write_report(folder)}")
         return
     raise ConfigError(f"{folder} contains several runs: resume one of {sorted(p.name for p in folder.glob('seed-*'))}")
@@ -137,7 +158,8 @@ def _rounds(folder: Path) -> int:
     from wayfare.recipe import read_table
 
     path = folder / "experiment.toml"
-    return int(read_table(path).get("rounds", 0)) if path.exists() else 0
+    rounds = read_table(path).get("rounds", 0) if path.exists() else 0
+    return rounds if isinstance(rounds, int) else 0  # what is wrong with it, the run will say
 
 
 def add_to(app: typer.Typer) -> None:

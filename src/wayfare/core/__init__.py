@@ -6,7 +6,7 @@ protocols.py   the contracts between the parts, with every member that anyone us
 gate.py        every message to a device goes through it, and every reply
 federation.py  what a topology works with, and what it yields
 exchange.py    the contracts of devices that meet
-store.py       the run folder; disk.py, locks.py, memory.py and rows.py are below it
+store.py       the run folder; disk.py, locks.py, memory.py, rows.py and manifest.py are below it
 seeds.py       random numbers that depend on what they are for
 errors.py      everything that is raised on purpose
 """

@@ -6,6 +6,7 @@ A *topology* says who talks to whom. An *engine* is the one door between those w
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -128,6 +129,15 @@ class Task:
         """Files that the settings name and that do not exist, such as weights."""
         return []
 
+    def data_digest(self) -> dict[str, int | str]:
+        """What tells these samples from others, by part, at little cost: a run that is resumed compares it.
+
+        Files and folders that settings name are digested beside it: see `manifest.py`.
+        """
+        labels = self.labels
+        found: dict[str, int | str] = {"samples": self.samples, "classes": _sha256("\n".join(self.classes).encode())}
+        return found if labels is None else found | {"labels": _sha256(np.ascontiguousarray(labels).tobytes())}
+
     # ---- devices that have only their own folder
 
     def fixed(self) -> Self:
@@ -196,6 +206,10 @@ class Task:
     ) -> tuple[np.ndarray, np.ndarray]:
         """`tally` of many linear heads at once; for tasks that provide "heads"."""
         raise NotImplementedError
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 class Strategy(Protocol):

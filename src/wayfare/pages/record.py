@@ -28,6 +28,7 @@ EXPERIMENT, ROUNDS, PARTITION, ENVIRONMENT, SUMMARY = (
 # Words in a metric's name which say that less is better; everything else is read as "more is better".
 _LESS_IS_BETTER = ("loss", "error", "distance", "perplexity", "regret")
 _NUMBER = (int, float)
+_LARGE = 2**26  # bytes, which no experiment has
 # What devices that meet have done, a device in the mean; more of it is neither better nor worse.
 _TOUR = ("tour/taken", "tour/sent", "tour/joules", "tour/bytes_sent", "tour/meetings", "tour/lonely")
 _TAILS = ("_min", "_p10", "_p90", "_of_the_lonely")  # of a spread over devices: behind its mean, median and maximum
@@ -282,6 +283,8 @@ def _is_number(value: object) -> bool:
 def _experiment(folder: Path) -> tuple[str, dict[str, Any]]:
     file = folder / EXPERIMENT
     try:
+        if file.stat().st_size > _LARGE:
+            raise StoreError(f"{file}: damaged: it has {file.stat().st_size:,} bytes")
         text = file.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
         what = f"no {EXPERIMENT} here, so this is not a run" if folder.is_dir() else "there is no such folder"
@@ -290,7 +293,7 @@ def _experiment(folder: Path) -> tuple[str, dict[str, Any]]:
         raise StoreError(f"{file}: cannot be read: {error}") from error
     try:
         return text, tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise StoreError(f"{file}: not a TOML file: {error}") from error
 
 

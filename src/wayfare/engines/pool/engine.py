@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -88,7 +87,7 @@ class Pool(Engine):
         """End the workers and give back the shared memory."""
         self._prefetched = None
         self.processes.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        shared.remove_folder(self.folder)
         torch.set_num_threads(self._threads)
 
     def __exit__(

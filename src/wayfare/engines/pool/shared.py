@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import math
 import mmap
 import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +20,50 @@ from wayfare.core.errors import StoreError
 
 Header = dict[str, Any]  # where a bundle's tensors lie, and its values
 _ALIGN = 64
+_PREFIX = "wayfare-pool-"
+_UNFINISHED = 60.0  # seconds after which a folder that is still being made is not
 _numbers = itertools.count(1)
+_locks: dict[Path, int] = {}  # of the folders that this process has
 
 
 def make_folder() -> Path:
-    """A new folder in memory, where there is one; folders that killed processes left there are removed."""
+    """A new folder in memory, where there is one; folders that killed processes left there are removed.
+
+    Its owner holds a lock on it, which the kernel lets go of when the owner ends. A process number would not tell: in
+    another container it belongs to somebody else.
+    """
     parent = Path("/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir())
-    for folder in parent.glob("wayfare-*-*"):
-        owner = folder.name.split("-")[1]
-        if owner.isdigit() and not Path(f"/proc/{owner}").exists() and Path("/proc/self").exists():
+    for folder in parent.glob(f"*{_PREFIX}*"):
+        _remove_if_abandoned(folder)
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}{os.getpid()}-", dir=parent))
+    handle = os.open(unfinished, os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    folder = unfinished.rename(parent / unfinished.name.removeprefix("."))  # others see it only now that it is locked
+    _locks[folder] = handle
+    return folder
+
+
+def remove_folder(folder: Path) -> None:
+    """Give back the memory of a folder of this process."""
+    shutil.rmtree(folder, ignore_errors=True)
+    handle = _locks.pop(folder, None)
+    if handle is not None:
+        os.close(handle)
+
+
+def _remove_if_abandoned(folder: Path) -> None:
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:  # it has just gone, or is another user's
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not folder.name.startswith(".") or time.time() - os.fstat(handle).st_mtime > _UNFINISHED:
             shutil.rmtree(folder, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"wayfare-{os.getpid()}-", dir=parent))
+    except OSError:  # its owner lives
+        pass
+    finally:
+        os.close(handle)
 
 
 def new_file(folder: Path, kind: str) -> Path:
