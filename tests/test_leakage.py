@@ -1,7 +1,9 @@
 """wayfare leakage: the attacks by hand, and what they find in small federations."""
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,6 +29,9 @@ from wayfare.strategies.fedproto import FedProto
 from wayfare.strategies.fedvc import FedVC
 from wayfare.strategies.local import Local
 from wayfare.topologies.server import Server
+
+ROOT = Path(__file__).parents[1]
+SECTIONS = ("classes", "membership", "reconstruction")
 
 
 def skewed(strategy=None, clients=6, **rest):
@@ -170,9 +175,9 @@ def test_membership_of_a_small_federation(found):
 
 
 def test_a_model_that_learns_by_heart_is_found_out():
-    """Four samples each, fifty passes: those trained on are told from those held out."""
+    """Six samples each, fifty passes: those trained on are told from those held out."""
     by_heart = Training(epochs=50, batch_size=4, lr=0.1)
-    memorised = replace(skewed(), partition=Random(200), topology=Server(20), training=by_heart, rounds=1)
+    memorised = replace(skewed(), partition=Random(200), topology=Server(10), training=by_heart, rounds=1)
     row = figures(measure(memorised)["membership"])["one reply, held-out samples: mean"]
     assert row["low"] > 0.7
 
@@ -205,7 +210,7 @@ def test_class_means_tell_exactly():
 )
 def test_what_cannot_be_measured_says_why(strategy, why):
     found = measure(tiny(strategy, clients=4, rounds=1))
-    for name in ("classes", "membership", "reconstruction"):
+    for name in SECTIONS:
         assert not found[name]["figures"] and why in found[name]["not_measured"][0]
 
 
@@ -240,3 +245,20 @@ def test_the_command(capsys):
     assert "head.weight, one reply: exact set" in shown and "baseline: guessing" in shown
     assert main([*given, "--set", "strategy.name=local"]) == 0
     assert "not measured: replies hold no model" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(("column", "settings"), [(1, {}), (3, {"partition.clients": 300})])
+def test_the_figures_in_the_docs_are_the_commands(column, settings):
+    """Up to a little: another processor may round otherwise."""
+    found = measure(Experiment.read(ROOT / "recipes" / "quickstart.toml", settings))
+    rows = {re.sub(r"worst of \d+", "worst device", n): f for s in SECTIONS for n, f in figures(found[s]).items()}
+    page = (ROOT / "docs" / "privacy.md").read_text().partition("## What a curious server learns")[2]
+    table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| ")]
+    told = {row[0]: row[column : column + 2] for row in table if len(row) == 5 and row[column] not in ("", "–")}
+    told.pop("figure")
+    assert told.keys() == rows.keys()
+    for name, cells in told.items():
+        for cell, value in zip(cells, (rows[name]["value"], rows[name]["baseline"])):
+            number, _, of = cell.partition(" of ")
+            assert of == (str(rows[name]["of"]) if of else "")
+            assert float(number) == pytest.approx(value, abs=0.05 * max(1, rows[name]["of"])), name
