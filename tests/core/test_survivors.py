@@ -58,6 +58,21 @@ def test_headers_of_every_length_modulo_eight(letters: int) -> None:
     assert Bundle.unpack(bundle.pack()).is_same(bundle)
 
 
+def test_only_tensors_that_share_memory_are_copied_to_pack_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of a whole model is memory that a small device may not have."""
+    shared, copies, clone = torch.arange(4.0), list[torch.Tensor](), torch.Tensor.clone
+
+    def counted(tensor: torch.Tensor) -> torch.Tensor:
+        copies.append(tensor)
+        return clone(tensor)
+
+    monkeypatch.setattr(torch.Tensor, "clone", counted)
+    Bundle({"model": {"a": torch.ones(2), "b": torch.ones(2), "c": torch.ones(0), "d": torch.ones(0)}}).pack()
+    assert len(copies) == 0
+    Bundle({"model": {"a": shared, "b": shared}, "control": {"a": shared[:2], "c": torch.ones(1)}}).pack()
+    assert len(copies) == 2
+
+
 # ---- FedAvg
 
 
