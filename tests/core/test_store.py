@@ -156,7 +156,8 @@ def test_a_changed_line_is_told_of_and_all_after_it_goes(tmp_path: Path) -> None
         record.write_bytes(b"".join(lines[:3]) + changed + lines[3])
         newest, warnings, store = found(tmp_path)
         assert (newest, len(store.lines)) == (2, 3)
-        assert warnings == [f"{record}:4 is damaged: going back to the round before it"]
+        (warning,) = warnings
+        assert warning.startswith(f"{record}:4 is damaged") and warning.endswith("going back to the round before it")
         assert record.read_bytes() == b"".join(lines[:3])
 
 
