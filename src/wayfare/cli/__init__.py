@@ -18,6 +18,7 @@ from wayfare.cli import (
     federate,
     graph,
     help,
+    leakage,
     look,
     reproduce,
     runs,
@@ -50,7 +51,7 @@ app = typer.Typer(
     suggest_commands=not hasattr(click.exceptions, "NoSuchCommand"),  # click 8.4 and newer do so themselves
     help=_HELP,
 )
-for module in (demo, runs, reproduce, claims, study, look, use, search, graph, data, town, traffic, federate):
+for module in (demo, runs, reproduce, claims, study, look, use, search, graph, data, town, traffic, leakage, federate):
     module.add_to(app)
 help.explain(app)
 

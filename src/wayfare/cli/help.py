@@ -15,7 +15,7 @@ from typer.core import TyperArgument, TyperCommand
 
 HEADINGS = {
     "Train": ("demo", "run", "resume", "federate"),
-    "Inspect": ("report", "compare", "list", "split", "explain-traffic"),
+    "Inspect": ("report", "compare", "list", "split", "explain-traffic", "leakage"),
     "Use a trained model": ("index", "locate", "search", "graph"),
     "Data": ("town", "data"),
     "The papers": ("reproduce", "claims", "study"),
@@ -57,6 +57,10 @@ EXAMPLES = {
     "explain-traffic": [
         "wayfare explain-traffic quickstart",
         "wayfare explain-traffic quickstart --set strategy.name=fedproto --json",
+    ],
+    "leakage": [
+        "wayfare leakage quickstart",
+        "wayfare leakage quickstart --set strategy.name=fedproto --rounds 3 --json",
     ],
     "data check": ["wayfare data check my-town", "wayfare data check my-photos --strict"],
     "data show": ["wayfare data show my-town --out my-town.html"],
