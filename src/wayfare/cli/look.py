@@ -49,7 +49,7 @@ def report(
     record = Record.read(folder)
     page = write_report(folder, out)
     answer(
-        {"run": str(folder), "page": str(page), "metrics": final_metrics(record)},
+        {"run": str(folder), "page": str(page), "metrics": record.final_metrics},
         json,
         run_table(record),
         f"report: {page}",
@@ -85,7 +85,7 @@ def list_(
             except WayfareError as error:
                 broken.append({"run": str(path), "error": str(error)})
         rows = [
-            {"run": str(r.path), "rounds": r.done, "finished": r.finished, "metrics": final_metrics(r)} for r in records
+            {"run": str(r.path), "rounds": r.done, "finished": r.finished, "metrics": r.final_metrics} for r in records
         ]
         empty = [f"no runs in {folder}: start one with `wayfare run quickstart`"] if not rows else []
         answer({"runs": rows, "broken": broken}, json, runs_table(records), *empty, *(b["error"] for b in broken))
@@ -140,11 +140,6 @@ def split(
         )
         shown.append(f"page: {out}")
     answer(summary, json, *shown)
-
-
-def final_metrics(record: Record) -> dict[str, float | None]:
-    """Every metric as last measured."""
-    return {name: record.final(name) for name in record.metrics}
 
 
 def describe(kind: str, name: str) -> dict[str, Any]:
