@@ -25,7 +25,7 @@ def measure(quick, out):
     import fence
 
     fenced = fence.is_possible()
-    command = [sys.executable, str(PROGRAM), str(folder), "--runs", "trouble" if quick else "peace,trouble,simulation"]
+    command = [sys.executable, str(PROGRAM), str(folder), "--runs", ",".join(RUNS)]
     command = [*fence.FENCE, *command, "--alone"] if fenced else command
     done = subprocess.run(command, capture_output=True, text=True, timeout=1200)
     if done.returncode:

@@ -159,13 +159,14 @@ def targets(figures):
 
     judged = []
     for head, found in figures["training"].items():
-        judged.append(at_least(f"training {head}: speed beside a plain torch loop", found["ratio"], LEAST))
-        judged.append(at_most(f"training {head}: share of preparing batches", found["share_preparing"], MOST_PREPARING))
+        judged.append(at_least(f"training {head}: speed beside a plain torch loop", found["ratio"], LEAST, timed=True))
+        share = found["share_preparing"]
+        judged.append(at_most(f"training {head}: share of preparing batches", share, MOST_PREPARING, timed=True))
         judged.append(at_most(f"training {head}: difference of the losses", found["losses_differ_by"], 1e-5))
     if figures["data"] == "real annotations":
         found = figures["clusters"]
         name = f"category tensors and K-means of {found['pictures']:,} pictures: CPU seconds"
-        judged.append(at_most(name, found["seconds"], MOST_SECONDS))
+        judged.append(at_most(name, found["seconds"], MOST_SECONDS, timed=True))
     return judged
 
 
