@@ -51,4 +51,4 @@ def is_possible(name, quick):
 
 if __name__ == "__main__":
     quick = "a minute for each part: few devices, one seed"
-    sys.exit(main(__doc__, quick, PARTS, measure, is_possible, SHOWN_ONLY))
+    sys.exit(main(__doc__, quick, PARTS, measure, is_possible, shown_only=SHOWN_ONLY))

@@ -65,7 +65,12 @@ def ours(positions):
     """Slot by slot; nothing is kept."""
     _, devices, _ = positions.shape
     names, still = tuple(map(str, range(devices))), np.zeros(devices, bool)
-    contacts = LocatedContacts(Traces(names, SLOT, 0.0, "", positions, still, (0.0, 0.0), False), RADIUS)
+    contacts = LocatedContacts(
+        Traces(
+            names, SLOT, start=0.0, date="", positions=positions, stationary=still, origin=(0.0, 0.0), geographic=False
+        ),
+        RADIUS,
+    )
     for slot in range(contacts.slots):
         yield contacts.at(slot)
 

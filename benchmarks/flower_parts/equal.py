@@ -36,8 +36,8 @@ def experiments(quick):
                 yield (
                     (task_name, name, shape),
                     Experiment(
-                        task, Random(4), strategy, topology, Training(iterations=2, batch_size=8),
-                        Evaluation(clients=2, holdout=0.1), rounds=2,
+                        task, Random(4), strategy, topology=topology, training=Training(iterations=2, batch_size=8),
+                        evaluation=Evaluation(clients=2, holdout=0.1), rounds=2,
                     ),
                 )  # fmt: skip
 

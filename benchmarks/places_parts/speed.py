@@ -64,10 +64,19 @@ def _client(town, queries, database):
     split = np.full(len(rows), "train")
     split[[0, len(rows) - 1]] = "test"  # a task must have something to test on
     table = PlacePhotos(
-        Path("nowhere"), names, names, photos.groups, photos.group[rows], photos.easting[rows] + offset,
-        photos.northing[rows], split, query=photos.query[rows],
-    )  # fmt: skip
-    return table, Decoded([], images.size, np.arange(len(rows)), (), f"speed {queries} {database}", pictures)
+        Path("nowhere"),
+        names,
+        keys=names,
+        groups=photos.groups,
+        group=photos.group[rows],
+        easting=photos.easting[rows] + offset,
+        northing=photos.northing[rows],
+        split=split,
+        query=photos.query[rows],
+    )
+    return table, Decoded(
+        [], images.size, np.arange(len(rows)), skipped=(), key=f"speed {queries} {database}", rows=pictures
+    )
 
 
 def _task(network, client, kept, **mining):

@@ -92,10 +92,14 @@ def locate_three(run: Path, cities: dict[str, City], progress: Progress) -> Loca
         return LocatedPhoto(
             _picture(thumbnails, paths[row], about, _LARGE),
             _picture(thumbnails, match, "the most similar photo in the index"),
-            about, is_known, answer.unknown, answer.confidence, away(row) if is_known else None,
-            _on(city, answer.position.latitude, answer.position.longitude),
-            _on(city, *_degrees(photos, row)) if is_known else None,
-        )  # fmt: skip
+            about=about,
+            known=is_known,
+            unknown=answer.unknown,
+            confidence=answer.confidence,
+            metres=away(row) if is_known else None,
+            guess=_on(city, answer.position.latitude, answer.position.longitude),
+            truth=_on(city, *_degrees(photos, row)) if is_known else None,
+        )
 
     here = [_on(city, *_degrees(database, row), "index") for row in range(len(database))]
     return LocateExample(
@@ -111,7 +115,15 @@ def locate_three(run: Path, cities: dict[str, City], progress: Progress) -> Loca
 def map_of(city: City, photos: Sequence[MapPoint], note: str = "") -> CityMap:
     """A city's map with points on it."""
     sights = [(square.x, square.y, square.sight) for square in city.squares]
-    return CityMap(city.name.capitalize(), picture_of(city), city.width, city.height, photos, sights, note)
+    return CityMap(
+        city.name.capitalize(),
+        picture_of(city),
+        width=city.width,
+        height=city.height,
+        photos=photos,
+        sights=sights,
+        note=note,
+    )
 
 
 def points_of(city: City, photos: PlacePhotos, rows: np.ndarray, looks: Sequence[str]) -> list[MapPoint]:

@@ -245,7 +245,9 @@ class _View:
                     layer = names[asked] + (" by night" if dark else "")
                     words = [Path(found.files[row]).stem for row in rows]
                     plane = "" if degrees is not None else " ".join(part for part in group if part) or "photos"
-                    sources.append(MapSource(layer, "photos", [places[rows]], words, group.city, plane))
+                    sources.append(
+                        MapSource(layer, "photos", [places[rows]], words=words, city=group.city, plane=plane)
+                    )
         return sources
 
 

@@ -195,9 +195,9 @@ def _answer(index: Index, photo: Path, found: _List, threshold: float | None) ->
         for members in found.places
     )
     return Answer(
-        photo, places, position, int((weights > 0).sum()), spread,
-        {name: float(value) for name, value in zip(SCORES, values)}, confidence,
-        None if confidence is None or threshold is None else confidence < threshold,
+        photo, places, position=position, agreeing=int((weights > 0).sum()), spread=spread,
+        scores={name: float(value) for name, value in zip(SCORES, values)}, confidence=confidence,
+        unknown=None if confidence is None or threshold is None else confidence < threshold,
     )  # fmt: skip
 
 

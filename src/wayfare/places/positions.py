@@ -128,7 +128,9 @@ def mean_spot(rows: np.ndarray, weights: np.ndarray, group: Group) -> tuple[Spot
     if known[0]:
         origin = (float(degrees[0, 0]), float(degrees[0, 1]))
         place = to_degrees(weights[known] / weights[known].sum() @ to_metres(degrees[known], origin), origin)
-    return Spot(float(place[0]), float(place[1]), float(middle[0]), float(middle[1]), group.city, group.zone), spread
+    return Spot(
+        float(place[0]), float(place[1]), float(middle[0]), northing=float(middle[1]), city=group.city, zone=group.zone
+    ), spread
 
 
 def _in_space(rows: Any) -> np.ndarray:

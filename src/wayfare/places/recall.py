@@ -110,7 +110,9 @@ def recalls(
         correct[correct] = away <= protocol.radius
         closest = _closest(query_positions, database_positions, query_groups, database_groups)
         has_positive = (closest <= protocol.radius) | correct.any(1)
-    result = Result(protocol, {}, {}, top, distances, correct, has_positive, errors)
+    result = Result(
+        protocol, {}, counts={}, top=top, distances=distances, correct=correct, has_positive=has_positive, errors=errors
+    )
     for name, mask in {"": np.ones(len(top), bool), **(parts or {})}.items():
         if mask.shape != (len(top),) or mask.dtype != bool:
             raise ValueError(f"part {name!r} must be a mask of {len(top)} queries")

@@ -70,11 +70,21 @@ def _prepare(city: City) -> CityScene:
     heights = _heights(city)
     cells = np.array(city.ground.shape[::-1], np.int32)[:, None] - 1
     limits = np.array(heights.shape[::-1], np.int32)[:, None] - (2 * PAD - 2 * BEYOND)
+    ground, marks = _ground(city, heights)
     return CityScene(
-        city, np.ascontiguousarray(rows, np.float32), looks, *_ground(city, heights), heights,
-        int(heights.max(initial=0)), cells, limits, _lamplight(city, heights.shape), _hills(city.seed),
-        thing_rows(city.things),
-    )  # fmt: skip
+        city,
+        walls=np.ascontiguousarray(rows, np.float32),
+        facades=looks,
+        ground=ground,
+        marks=marks,
+        heights=heights,
+        highest=int(heights.max(initial=0)),
+        ground_limits=cells,
+        coarse_limits=limits,
+        lamps=_lamplight(city, heights.shape),
+        hills=_hills(city.seed),
+        things=thing_rows(city.things),
+    )
 
 
 def thing_rows(things: tuple[Thing, ...]) -> np.ndarray:
