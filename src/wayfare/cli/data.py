@@ -19,6 +19,7 @@ from rich.progress import (
 from rich.table import Table
 
 from wayfare.cli.console import Json, answer, err, out, progress_bar
+from wayfare.pages.page import several
 
 if TYPE_CHECKING:
     from wayfare.io.findings import Findings
@@ -100,7 +101,6 @@ def show(
     """
     from wayfare.gallery import gather
     from wayfare.pages.dataset import write_dataset
-    from wayfare.pages.page import several
 
     with progress_bar(f"looking at {path}", MofNCompleteColumn(), transient=True) as progress:
         collection = gather(path, progress)

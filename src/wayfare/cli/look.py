@@ -13,6 +13,7 @@ import typer
 from rich.table import Table
 
 from wayfare.cli.console import Json, Recipe, Settings, answer, err, parse_settings
+from wayfare.components import find, names
 from wayfare.core import disk
 from wayfare.core.errors import WayfareError
 from wayfare.pages.compare import compare as compare_runs
@@ -97,8 +98,6 @@ def list_(
             table.add_row(name, recipe["about"], recipe["path"])
         answer({"recipes": about}, json, table)
     else:
-        from wayfare.components import names
-
         kind = {"strategies": "strategy", "topologies": "topology"}.get(what.value, what.value.rstrip("s"))
         described = {name: describe(kind, name) for name in names(kind)}
         table = Table("name", "what it is", "settings and defaults", title=what.value)
@@ -144,8 +143,6 @@ def split(
 
 def describe(kind: str, name: str) -> dict[str, Any]:
     """A component's first line of documentation and its settings."""
-    from wayfare.components import find
-
     cls = find(kind, name)
     settings = {}
     if dataclasses.is_dataclass(cls):

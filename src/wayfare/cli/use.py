@@ -13,6 +13,7 @@ from rich.text import Text
 from wayfare.cli.console import Json, answer, err, interruptible, list_notes, plain_table, progress_bar
 from wayfare.core.errors import ConfigError
 from wayfare.pages.page import several
+from wayfare.pages.record import Record
 from wayfare.pages.tables import human_seconds, number, plain
 
 if TYPE_CHECKING:
@@ -57,8 +58,6 @@ def index(
 
     Run the command again with the same --out to add new photos, or to continue after an interruption.
     """
-    from wayfare.pages.record import Record
-
     target = out or run / "index"
     if Record.read(run).component("task") == "hashing":
         if database:

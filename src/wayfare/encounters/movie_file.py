@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load
 
 from wayfare.core.errors import StoreError
 
@@ -67,9 +69,6 @@ class Movie:
 
 def read_tensors(file: Path) -> tuple[dict[str, dict[str, np.ndarray]], Mapping[str, Any]]:
     """Sections of named arrays, and values: what a bundle has in its file."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
     try:
         data = file.read_bytes()
     except OSError as error:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from wayfare.core import disk
 from wayfare.core.errors import DataError, StoreError
@@ -269,8 +270,6 @@ def _pictures_of(pairs: Paired, out: Path) -> Callable[[np.ndarray], list[str]]:
 
 
 def _written(out: Path, row: int, pixels: np.ndarray) -> str:
-    from PIL import Image
-
     file = out.resolve() / PICTURES / f"{row // 1000:04}" / f"{row:07}.jpg"
     if not file.exists():
         content = io.BytesIO()

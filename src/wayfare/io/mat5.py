@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from scipy.io import loadmat
 
 MAX_BYTES = 2**31  # of one variable, unpacked: also what MATLAB writes at most
 CELL, STRUCT, TEXT = 1, 2, 4
@@ -70,8 +71,6 @@ class Variable:
 
     def read(self, kinds: Collection[int] = NUMBERS) -> np.ndarray:
         """Its values as SciPy gives them, with the type they are stored in; only real numbers, or these kinds."""
-        from scipy.io import loadmat
-
         content = self._unpacked(MAX_BYTES)
         _check(_Cursor(content, self.order), kinds)
         mark = b"\x00\x01IM" if self.order == "<" else b"\x01\x00MI"

@@ -78,8 +78,6 @@ class Located:
 
 def locate(index: Index, photos: Iterable[Path | str], k: int = 5, threshold: float | None = None) -> Located:
     """Find photos, files or whole folders of them, in an index: the k nearest places of each."""
-    import faiss  # noqa: F401 (to load it is no part of the search)
-
     calibration = index.facts.calibration
     if k < 1:
         raise ConfigError(f"k = {k}: at least one place")

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from wayfare.core.errors import ConfigError, DataError
 from wayfare.places.nearest import nearest
@@ -190,8 +191,6 @@ def _closest(
     queries: np.ndarray, database: np.ndarray, query_groups: np.ndarray, database_groups: np.ndarray
 ) -> np.ndarray:
     """Metres to the closest photograph of the database; inf where the group has none."""
-    from scipy.spatial import cKDTree
-
     closest = np.full(len(queries), np.inf)
     for group in np.unique(query_groups):
         asked, known = np.flatnonzero(query_groups == group), np.flatnonzero(database_groups == group)
