@@ -26,8 +26,8 @@ from wayfare.core.seeds import rng_for
 from wayfare.hashing.ranking import mean_average_precision, pack, tally
 
 BITS = 64
-SIZES, QUICK_SIZES = (2_000, 18_015, 24), (200, 18_015, 24)  # queries, items, labels
-LARGE, QUICK_LARGE = (2_100, 193_734, 21), (100, 193_734, 21)
+SIZES, QUICK_SIZES = (2_000, 18_015, 24), (100, 4_000, 24)  # queries, items, labels
+LARGE, QUICK_LARGE = (2_100, 193_734, 21), (50, 40_000, 21)
 LEAST, MOST_SECONDS, MOST_GIB, WITHIN = 20.0, 60.0, 4.0, 1e-5
 REPEATS = 5
 

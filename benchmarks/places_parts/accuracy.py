@@ -251,7 +251,7 @@ def bgu(settings, seeds, path, folder, machine):
     figures = {}
     for protocol, (test, folds) in bgu_protocols(settings).items():
         rows = {cell: {name: {} for name in CUTOFFS} for cell in BGU_CELLS}
-        for fold in range(min(folds, settings.most_folds)):
+        for fold in range(folds):
             task = _bgu_task(settings, path, test, folds, fold)
             plan = {}
             for seed in range(seeds):

@@ -142,7 +142,7 @@ def _iou(a, b):
 
 
 def measure(quick):
-    found = union_and_pool()
+    found = None if quick else union_and_pool()
     images = QUICK_IMAGES if quick else IMAGES
     baseline = None
     if found is None:
@@ -202,7 +202,7 @@ def show(figures, out):
         table.add_row(way, f"{found['loop']:.2f}", f"{found['ours']:.3f}", f"{found['ratio']:.0f}")
     out.print(table)
     if figures["baseline"] is None:
-        out.print("The frequency baseline is left out: set WAYFARE_SHARED to the folder that holds data/scenes")
+        out.print("The frequency baseline needs data/scenes in the folder WAYFARE_SHARED, and is left out with --quick")
         return
     table = Table(title="frequency baseline, Random pool, PredCls, 2,000 held-out images, %", title_justify="left")
     table.add_column("")
