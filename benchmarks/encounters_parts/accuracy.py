@@ -19,7 +19,7 @@ CELLS = {"never": "initial", "gossip": "gossip", "fedtour": "FedTour as written"
          "oracle": "oracle", "oracle-floor": "oracle, floor"}  # fmt: skip
 BOUND = {"fedtour": "oracle", "fedtour-floor": "oracle-floor"}
 PAPER_BEST = {"never": 61.14, "gossip": 59.04, "fedtour": 62.45}
-QUICK = {"rounds": 120, "partition.clients": 24, "topology.traces": "town:24"}
+QUICK = {"rounds": 100, "partition.clients": 24, "topology.traces": "town:24"}
 
 
 def experiments(quick, seeds):
