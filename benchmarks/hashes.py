@@ -2,6 +2,7 @@
 
     python benchmarks/hashes.py --write TABLE.json     # before a change
     python benchmarks/hashes.py --check TABLE.json     # after it; exit status 1 where a hash differs
+    python benchmarks/hashes.py --quick                # three short runs, twice: exit status 1 where they differ
 
 Every recipe runs at small scale, some of its cells (`--all`: all of them), one round of at most 12 steps; of devices
 that meet, 40 slots. The first cell of each recipe is evaluated too, and its metrics are compared. Beside them: a
@@ -112,21 +113,19 @@ def work(everything):
         yield "flower", Experiment.from_table(override(quick, {"rounds": 3})), "flower"
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", type=Path)
-    parser.add_argument("--check", type=Path)
-    parser.add_argument("--all", action="store_true", help="every cell")
-    parser.add_argument("--quick", action="store_true", help="three runs, to see that this works")
-    parser.add_argument("--only", default="", help="runs whose names contain this")
-    parser.add_argument("--part", default="0/1", help="every Nth run: 0/2 and 1/2 are halves, for two processes")
-    args = parser.parse_args()
-    part, parts = map(int, args.part.split("/"))
-    before = json.loads(args.check.read_text()) if args.check else {}
-    found, wrong = {}, []
-    for number, (name, experiment, engine) in enumerate(work(args.all)):
-        if number % parts != part or args.only not in name or (args.quick and not name.startswith("strategy fed")):
-            continue
+def few():
+    """The runs of --quick: one strategy, one that remembers, and the pool."""
+    quick = override(read_table(RECIPES / "quickstart.toml"), {"rounds": 2})
+    quick.pop("cells")
+    yield "strategy fedavg", Experiment.from_table(quick), "local"
+    yield "strategy scaffold", Experiment.from_table(override(quick, {"strategy.name": "scaffold"})), "local"
+    yield "pool", Experiment.from_table(quick), "pool"
+
+
+def table(jobs, before):
+    """Run them; name -> model and metrics. Prints how each compares with the table from before, if there is one."""
+    found = {}
+    for name, experiment, engine in jobs:
         began = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             try:
@@ -134,11 +133,30 @@ def main():
                 found[name] = {"model": summary["model_sha256"], "metrics": summary["metrics"]}
             except WayfareError as error:
                 found[name] = {"error": str(error)}
-        same = "" if not before else "new" if name not in before else alike(found[name], before[name])
-        if same and same != "same":
-            wrong.append(name)
+        same = alike(found[name], before.get(name)) if before else ""
         text = found[name].get("model", found[name].get("error", ""))
         note.print(f"{time.monotonic() - began:6.1f} s  {text[:60]}  {name}  {same}", highlight=False, markup=False)
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", type=Path)
+    parser.add_argument("--check", type=Path)
+    parser.add_argument("--all", action="store_true", help="every cell")
+    parser.add_argument("--quick", action="store_true", help="three short runs twice: both must give the same")
+    parser.add_argument("--only", default="", help="runs whose names contain this")
+    parser.add_argument("--part", default="0/1", help="every Nth run: 0/2 and 1/2 are halves, for two processes")
+    args = parser.parse_args()
+    part, parts = map(int, args.part.split("/"))
+    before = json.loads(args.check.read_text()) if args.check else {}
+    if args.quick:
+        before = table(few(), {})
+        jobs = few()
+    else:
+        jobs = (job for number, job in enumerate(work(args.all)) if number % parts == part and args.only in job[0])
+    found = table(jobs, before)
+    wrong = [name for name in found if before and alike(found[name], before.get(name)) != "same"]
     if args.write:
         args.write.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
     note.print(f"{len(found)} runs, {len(wrong)} not as before: {', '.join(wrong)}" if before else f"{len(found)} runs")
@@ -146,6 +164,8 @@ def main():
 
 
 def alike(now, before):
+    if before is None:
+        return "new"
     if "model" not in now or "model" not in before:
         return "same" if ("model" in now) == ("model" in before) else "FAILED"
     if now["model"] != before["model"]:

@@ -33,4 +33,4 @@ def is_possible(name, quick):
 
 
 if __name__ == "__main__":
-    sys.exit(main(__doc__, "a minute for each part", PARTS, measure, is_possible, {"tables"}))
+    sys.exit(main(__doc__, "a minute for each part", PARTS, measure, is_possible, shown_only={"tables"}))

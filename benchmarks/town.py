@@ -9,7 +9,7 @@ Makes a town and reads it back through the loaders that also read the real data 
 - what tags tell about labels;
 - how often, how long and after what time walkers meet, beside the same figures of recorded traces, if there are any in
   $WAYFARE_SHARED/data/traces (default ../shared).
-Exit status 1 when a target is missed.
+Exit status 1 when a target is missed. With --quick speed, and HOG beside chance, are shown, but not judged.
 """
 
 import argparse
@@ -33,6 +33,7 @@ from wayfare.scenes.data import psg
 from wayfare.town.make import CHUNK, Spec, Town, jpeg, layout, make
 
 note = Console(stderr=True)
+MARKS = {True: "[green]met[/green]", False: "[red]MISSED[/red]", None: "[yellow]not judged[/yellow]"}
 RADIUS = 25.0  # metres: within, it is the same place
 NEIGHBOURHOOD = 50.0
 RATES = {"contacts_per_device_hour", "duration_median", "duration_p90", "pause_median", "pause_p90", "pairs_that_meet"}
@@ -159,7 +160,8 @@ def tags(folder):
     """Labels from tags by logistic regression, on photos not seen; chance is the mean of both answers being right."""
     pairs = mirflickr.load(folder, min_count=5)
     held_out = np.arange(len(pairs.labels)) % 5 == 0
-    words, labels = pairs.bags().astype(np.float32), pairs.labels
+    words, labels = np.zeros((len(pairs), len(pairs.vocabulary)), np.float32), pairs.labels
+    words[np.repeat(np.arange(len(pairs)), np.diff(pairs.tag_offsets)), pairs.tags] = 1
     accuracy, chance, f1, f1_chance = [], [], [], []
     rng = np.random.default_rng(0)
     for column in range(labels.shape[1]):
@@ -200,14 +202,19 @@ def contacts(folder):
 # ---- targets
 
 
-def judge(figures):
-    """What is claimed: (label, figure, at least, at most)."""
+SPEED = "photos per second per core, with all truth"
+OVER_CHANCE, NEIGHBOURS = "HOG recall@1 over chance", "wrong neighbours within 50 m, over chance"
+FULL_ONLY = {SPEED, OVER_CHANCE, NEIGHBOURS}  # a tiny city is hardly wider than the distances that these count
+
+
+def judge(figures, quick):
+    """What is claimed: (label, figure, at least, at most). "met" is None of those that --quick does not judge."""
     places_, relations_, tags_ = figures["places"], figures["relations"], figures["tags"]
     rows = [
-        ("photos per second per core, with all truth", figures["speed"]["photos_per_second"], 100, None),
-        ("HOG recall@1 over chance", places_["hog_recall_at_1"] / places_["chance_recall_at_1"], 2.0, None),
+        (SPEED, figures["speed"]["photos_per_second"], 100, None),
+        (OVER_CHANCE, places_["hog_recall_at_1"] / places_["chance_recall_at_1"], 2.0, None),
         ("HOG recall@1", places_["hog_recall_at_1"], None, 0.60),
-        ("wrong neighbours within 50 m, over chance",
+        (NEIGHBOURS,
          places_["wrong_within_50_m"] / places_["chance_within_50_m"], 2.0, None),
         ("head predicate over tail", relations_["head_to_tail"], 50, None),
         ("predicate guessed from the two labels", relations_["guess_by_labels"], None, 0.85),
@@ -223,9 +230,13 @@ def judge(figures):
     ]
     return [
         {"target": label, "figure": figure, "least": least, "most": most,
-         "met": (least is None or figure >= least) and (most is None or figure <= most)}
+         "met": None if quick and label in FULL_ONLY else _is_met(figure, least, most)}
         for label, figure, least, most in rows
     ]  # fmt: skip
+
+
+def _is_met(figure, least, most):
+    return (least is None or figure >= least) and (most is None or figure <= most)
 
 
 def main():
@@ -253,15 +264,15 @@ def main():
             figures[name] = measured()
     if "kaist" not in figures["contacts"]:
         note.print("[yellow]left out: recorded traces[/yellow] there are none in $WAYFARE_SHARED/data/traces")
-    targets = judge(figures)
-    met = all(row["met"] for row in targets)
+    targets = judge(figures, args.quick)
+    met = all(row["met"] is not False for row in targets)
     if args.json:
         print(json.dumps({"figures": figures, "targets": targets, "met": met}))
     else:
         out = Console()
         out.print_json(json.dumps(figures))
         for row in targets:
-            mark = "[green]met[/green]" if row["met"] else "[red]MISSED[/red]"
+            mark = MARKS[row["met"]]
             bounds = " and ".join(
                 f"{word} {row[key]:g}"
                 for word, key in (("at least", "least"), ("at most", "most"))

@@ -171,7 +171,7 @@ class Sample:
 def test_build() -> None:
     table = {"count": 3, "share": 1, "flag": True, "text": "x", "choice": "two", "several": [1, 2], "maybe": 4}
     made = build(Sample, table, "here")
-    assert made == Sample(3, 1.0, True, "x", "two", (1, 2), 4)
+    assert made == Sample(3, 1.0, flag=True, text="x", choice="two", several=(1, 2), maybe=4)
     assert isinstance(made.share, float)
     assert settings_of(made) == table
     assert settings_of(Sample(1)) == {

@@ -121,11 +121,27 @@ def test_every_setting_is_written_out() -> None:
 
 def test_all_plain_settings_go_through_toml() -> None:
     experiment = Experiment(
-        training=Training(2, 7, 9, 5, "adamw", 1e-5, 0.97, 0.9, 1e-4, 2.5),
-        evaluation=Evaluation(3, False, 4, 0.25, 2, "validation/accuracy", 5),
-        policy=Policy(0.75, 12.5, "raise", 2, 1e16, 3e300, 77),
-        rounds=123, seed=2**62, name="a name", device="cpu",
-    )  # fmt: skip
+        training=Training(
+            2,
+            7,
+            at_most=9,
+            batch_size=5,
+            optimizer="adamw",
+            lr=1e-5,
+            decay=0.97,
+            momentum=0.9,
+            weight_decay=1e-4,
+            clip=2.5,
+        ),
+        evaluation=Evaluation(
+            3, False, clients=4, holdout=0.25, validation_clients=2, monitor="validation/accuracy", patience=5
+        ),
+        policy=Policy(0.75, 12.5, on_error="raise", max_void=2, max_change=1e16, max_norm=3e300, max_examples=77),
+        rounds=123,
+        seed=2**62,
+        name="a name",
+        device="cpu",
+    )
     assert Experiment.from_toml(experiment.to_toml()) == experiment
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.table import Table
 
 from places_parts import common
+from wayfare.encounters.policies.fedtour import FedTour
 from wayfare.papers.paper import Scale
 from wayfare.papers.plan import read_plan
 
@@ -18,7 +19,7 @@ CELLS = {"never": "initial", "gossip": "gossip", "fedtour": "FedTour as written"
          "oracle": "oracle", "oracle-floor": "oracle, floor"}  # fmt: skip
 BOUND = {"fedtour": "oracle", "fedtour-floor": "oracle-floor"}
 PAPER_BEST = {"never": 61.14, "gossip": 59.04, "fedtour": 62.45}
-QUICK = {"rounds": 500, "partition.clients": 40, "topology.traces": "town:40"}
+QUICK = {"rounds": 100, "partition.clients": 24, "topology.traces": "town:24"}
 
 
 def experiments(quick, seeds):
@@ -43,7 +44,7 @@ def on_digits(exchange, changes):
     from wayfare.experiment import Experiment
 
     experiment = Experiment.read(RECIPES / "tour.toml", dict(changes))
-    few = {"lab": 12} if hasattr(exchange, "lab") else {}
+    few = {"lab": 12} if isinstance(exchange, FedTour) else {}
     return replace(experiment, exchange=replace(exchange, **few))
 
 

@@ -23,9 +23,9 @@ from wayfare.encounters.policies.gossip import Gossip
 from wayfare.encounters.policies.guarded import Guarded
 from wayfare.experiment import Experiment
 
-SHARES, QUICK_SHARES = (0.0, 0.1, 0.2, 0.4), (0.0, 0.4)
-SPAM, QUICK_SPAM = 10_000, 1_000
-QUICK = {"rounds": 500, "partition.clients": 30, "topology.traces": "town:30", "exchange.lab": 12}
+SHARES, QUICK_SHARES = (0.0, 0.1, 0.2, 0.4), (0.4,)
+SPAM, QUICK_SPAM = 10_000, 300
+QUICK = {"rounds": 100, "partition.clients": 24, "topology.traces": "town:24", "exchange.lab": 12}
 LIMIT = 40
 adopted_merges = []  # of the watched policy, one array (worse or not) per slot
 

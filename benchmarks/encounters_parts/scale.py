@@ -44,13 +44,17 @@ def _child(quick, folder):
 
     summary = runner.run(experiment, folder, "pool", CORES, listen=listen)
     seconds = time.monotonic() - began
-    metrics, devices = summary["metrics"], len(experiment.topology.cast(experiment.partition.clients, 0).devices)
+    metrics, devices = summary["metrics"], len(_devices(experiment))
     kept = experiment.topology.reserve
     print(json.dumps({
         "devices": devices, "seconds": seconds, "features_seconds": features[0], "peak_mib": max(peaks[0], peak_mib()),
         "taken": metrics["tour/taken"], "meetings": metrics["tour/meetings"], "accuracy": metrics["test/accuracy"],
         "pictures": experiment.task.samples - kept, "limit": experiment.exchange.limit,
     }))  # fmt: skip
+
+
+def _devices(experiment):
+    return experiment.topology.participants(experiment.partition.clients, experiment.seed).devices
 
 
 def vgg16(counted, quick):

@@ -251,12 +251,17 @@ def measure(quick, out):
 
 
 def targets(figures):
-    from places_parts.common import at_least
+    from places_parts.common import at_least, at_most
 
     found = figures["evaluations"]
+    name = "merged models judged, CNN one by one: speed beside a plain torch loop"
     judged = [
-        at_least("merged models judged, CNN one by one, speed beside a plain torch loop", found["CNN"]["ratio"], 0.95),
-        at_least("the same, heads all together", found["heads, together"]["ratio"], 1.0),
+        at_least(name, found["CNN"]["ratio"], 0.95, timed=True),
+        at_least("the same, heads all together", found["heads, together"]["ratio"], 1.0, timed=True),
+    ]
+    judged += [
+        at_most(f"{way}: right answers that differ from the plain loop's, of {PROBE}", each["answers_differ_by"], 1)
+        for way, each in found.items()
     ]
     for mode, each in figures["gossip"]["modes"].items():
         name = f"gossip, {MODES[mode]}: speed beside gossipy"
@@ -264,7 +269,7 @@ def targets(figures):
             why = f"not measured: {figures['gossip']['why']}"
             judged.append({"name": name, "value": None, "target": why, "met": None})
         else:
-            judged.append(at_least(name, _per(each["gossipy"]) / _per(each["ours"]), LEAST[mode]))
+            judged.append(at_least(name, _per(each["gossipy"]) / _per(each["ours"]), LEAST[mode], timed=True))
     return judged
 
 

@@ -25,7 +25,7 @@ def measure(quick, out):
     import offline
 
     fenced = offline.is_possible()
-    command = [sys.executable, str(PROGRAM), str(folder), "--runs", "trouble" if quick else "peace,trouble,simulation"]
+    command = [sys.executable, str(PROGRAM), str(folder), "--runs", ",".join(RUNS)]
     command = [*offline.WITHOUT_NETWORK, *command, "--alone"] if fenced else command
     done = subprocess.run(command, capture_output=True, text=True, timeout=1200)
     if done.returncode:

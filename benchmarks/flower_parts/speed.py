@@ -58,7 +58,7 @@ def targets(figures):
     for size in figures["runs"][0]:
         ratio = statistics.median(run[size][theirs]["round"] / run[size][ours]["round"] for run in figures["runs"])
         name = f"{size}: speed of a steady round beside Flower's own FedAvg"
-        rows.append({"name": name, "value": ratio, "target": "at least 1", "met": ratio >= 1})
+        rows.append({"name": name, "value": ratio, "target": "at least 1", "met": ratio >= 1, "timed": True})
         apart = max(abs(run[size][ours]["loss"] / run[size][theirs]["loss"] - 1) for run in figures["runs"])
         name = f"{size}: difference of the training loss in round {COMPARED + 1}"
         rows.append({"name": name, "value": apart, "target": f"at most {NEAR}", "met": apart <= NEAR})

@@ -39,7 +39,7 @@ def measure(quick, out):
     """Median seconds of each step, the first round left out; CPU seconds of processes and of imports."""
     here = str(Path(__file__).resolve().parents[1])
     os.environ["PYTHONPATH"] = os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])  # nodes import `watched` too
-    rounds = 4 if quick else 7
+    rounds = 7
     ways = {name: _rounds(out / f"time-{name}", rounds, name == "warm") for name in ("warm", "cold")}
     return {"rounds": ways, "imports": {name: _imported(code) for name, code in IMPORTS.items()}}
 

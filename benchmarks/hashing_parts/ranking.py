@@ -26,8 +26,8 @@ from wayfare.core.seeds import rng_for
 from wayfare.hashing.ranking import mean_average_precision, pack, tally
 
 BITS = 64
-SIZES, QUICK_SIZES = (2_000, 18_015, 24), (200, 18_015, 24)  # queries, items, labels
-LARGE, QUICK_LARGE = (2_100, 193_734, 21), (100, 193_734, 21)
+SIZES, QUICK_SIZES = (2_000, 18_015, 24), (100, 4_000, 24)  # queries, items, labels
+LARGE, QUICK_LARGE = (2_100, 193_734, 21), (50, 40_000, 21)
 LEAST, MOST_SECONDS, MOST_GIB, WITHIN = 20.0, 60.0, 4.0, 1e-5
 REPEATS = 5
 
@@ -115,10 +115,10 @@ def targets(figures):
 
     large, name = figures["large"], f"MAP, {_text(figures['sizes'])}"
     return [
-        at_least(f"{name}: speed beside the reference loop", figures["ratios"]["expected"], LEAST),
+        at_least(f"{name}: speed beside the reference loop", figures["ratios"]["expected"], LEAST, timed=True),
         at_most(f"{name}: difference to the loop's figure, ties stable", figures["differ_by"], WITHIN),
-        at_most(f"MAP, {_text(large['sizes'])}: seconds", large["seconds"], MOST_SECONDS),
-        at_most(f"MAP, {_text(large['sizes'])}: peak memory, GiB", large["peak_gib"], MOST_GIB),
+        at_most(f"MAP, {_text(large['sizes'])}: seconds", large["seconds"], MOST_SECONDS, timed=True),
+        at_most(f"MAP, {_text(large['sizes'])}: peak memory, GiB", large["peak_gib"], MOST_GIB, timed=True),
     ]
 
 

@@ -46,12 +46,12 @@ JUDGED = ("fedavg", "random", "local")
 def _fedavg(task, settings, seed):
     """FedAvg on the proximity split, from which the other cells differ."""
     return Experiment(
-        task, Proximity(settings.radius), FedAvg(), Server(settings.per_round),
-        Training(batch_size=settings.batch_size, optimizer="adam", lr=settings.lr, at_most=settings.at_most),
+        task, Proximity(settings.radius), strategy=FedAvg(), topology=Server(settings.per_round),
+        training=Training(batch_size=settings.batch_size, optimizer="adam", lr=settings.lr, at_most=settings.at_most),
         # judged before the first round and after the last; never chosen by what the test says
-        Evaluation(every=settings.rounds, clients=settings.judges, holdout=0.0,
+        evaluation=Evaluation(every=settings.rounds, clients=settings.judges, holdout=0.0,
                    validation_clients=settings.validation_clients),
-        Policy(quorum=0.0, max_void=settings.rounds, deadline=86400.0), settings.rounds, seed,
+        policy=Policy(quorum=0.0, max_void=settings.rounds, deadline=86400.0), rounds=settings.rounds, seed=seed,
     )  # fmt: skip
 
 
@@ -251,7 +251,7 @@ def bgu(settings, seeds, path, folder, machine):
     figures = {}
     for protocol, (test, folds) in bgu_protocols(settings).items():
         rows = {cell: {name: {} for name in CUTOFFS} for cell in BGU_CELLS}
-        for fold in range(min(folds, settings.most_folds)):
+        for fold in range(folds):
             task = _bgu_task(settings, path, test, folds, fold)
             plan = {}
             for seed in range(seeds):

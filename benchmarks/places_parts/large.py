@@ -35,11 +35,19 @@ def split(photos, cities=30):
     place = start[sequence] + 8.0 * frame[:, None] * np.stack((np.cos(bend), np.sin(bend)), 1)
     names = text_column([f"{row:07}" for row in range(len(sequence))])
     table = PlacePhotos(
-        Path("nowhere"), names, names, tuple(Group(f"city{number:02}", "33N") for number in range(cities)),
-        city[sequence].astype(np.int32), place[:, 0], place[:, 1], np.full(len(sequence), "train"),
-        query=(rng.random(len(frames)) < 1 / 3)[sequence], sequence=sequence.astype(np.int32), frame=frame,
+        Path("nowhere"),
+        names,
+        keys=names,
+        groups=tuple(Group(f"city{number:02}", "33N") for number in range(cities)),
+        group=city[sequence].astype(np.int32),
+        easting=place[:, 0],
+        northing=place[:, 1],
+        split=np.full(len(sequence), "train"),
+        query=(rng.random(len(frames)) < 1 / 3)[sequence],
+        sequence=sequence.astype(np.int32),
+        frame=frame,
         sequences=tuple(f"s{number}" for number in range(len(frames))),
-    )  # fmt: skip
+    )
     began = time.perf_counter()
     cpu, made = cpu_seconds(lambda: Proximity(2000.0)(table, rng_for(0, "partition")))
     return {"photos": len(table), "clients": len(made), "cpu_seconds": cpu, "seconds": time.perf_counter() - began}
@@ -53,9 +61,15 @@ def locating(descriptors, folder, photos=9):
     names = text_column([f"{row}.jpg" for row in range(descriptors)])
     place = rng.uniform(0, 20_000, (descriptors, 2))
     table = PlacePhotos(
-        folder / "photos", names, names, (Group("city", "33N"),), np.zeros(descriptors, np.int32), place[:, 0],
-        place[:, 1], np.full(descriptors, ""),
-    )  # fmt: skip
+        folder / "photos",
+        names,
+        keys=names,
+        groups=(Group("city", "33N"),),
+        group=np.zeros(descriptors, np.int32),
+        easting=place[:, 0],
+        northing=place[:, 1],
+        split=np.full(descriptors, ""),
+    )
 
     def described(_model, files):
         for start in range(0, len(files), 50_000):

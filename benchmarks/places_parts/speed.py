@@ -64,10 +64,19 @@ def _client(town, queries, database):
     split = np.full(len(rows), "train")
     split[[0, len(rows) - 1]] = "test"  # a task must have something to test on
     table = PlacePhotos(
-        Path("nowhere"), names, names, photos.groups, photos.group[rows], photos.easting[rows] + offset,
-        photos.northing[rows], split, query=photos.query[rows],
-    )  # fmt: skip
-    return table, Decoded([], images.size, np.arange(len(rows)), (), f"speed {queries} {database}", pictures)
+        Path("nowhere"),
+        names,
+        keys=names,
+        groups=photos.groups,
+        group=photos.group[rows],
+        easting=photos.easting[rows] + offset,
+        northing=photos.northing[rows],
+        split=split,
+        query=photos.query[rows],
+    )
+    return table, Decoded(
+        [], images.size, np.arange(len(rows)), skipped=(), key=f"speed {queries} {database}", rows=pictures
+    )
 
 
 def _task(network, client, kept, **mining):
@@ -236,13 +245,13 @@ def mining(town, network, queries, database, steps):
 
 def speed(quick, out):
     """Every figure; nothing of it is left in the user's cache."""
-    batches, repeats, length = (9, 1, 20) if quick else (25, 5, 50)
-    queries, steps = (200, 20) if quick else (QUERIES, 0)  # of mining's epoch; 0: all steps are made
+    batches, repeats, length = (3, 1, 8) if quick else (25, 5, 50)
+    queries, steps = (60, 8) if quick else (QUERIES, 0)  # of mining's epoch; 0: all steps are made
     figures, threads = {"networks": {}}, torch.get_num_threads()
     with TemporaryDirectory(dir=out) as place:
-        figures["locating"] = locating(100_000 if quick else 1_000_000, Path(place))
+        figures["locating"] = locating(20_000 if quick else 1_000_000, Path(place))
     note.print("measured: locating", highlight=False)
-    figures["split"] = split(1_600_000)
+    figures["split"] = split(100_000 if quick else 1_600_000)
     note.print("measured: the proximity split", highlight=False)
     samples = PlaceSamples(TownPhotos(size="tiny"))
     town = samples.table, samples.images
@@ -269,15 +278,15 @@ def speed_targets(figures):
     for network, found in figures["networks"].items():
         for kind in ("embedding", "training"):
             targets += [
-                at_least(f"{network}: {kind} beside a plain loop, {how}", each["ratio"], 0.95)
+                at_least(f"{network}: {kind} beside a plain loop, {how}", each["ratio"], 0.95, timed=True)
                 for how, each in found[kind].items()
             ]
         for client, shares in found["mining"].items():
             for what, words, bound in (("search", "mining's search", SEARCH), ("whole", "mining as a whole", WHOLE)):
                 name = f"{network}: {words}, share of a local epoch, {client}, maps kept"
-                targets.append(at_most(name, shares["maps kept"][what], bound))
+                targets.append(at_most(name, shares["maps kept"][what], bound, timed=True))
     name = f"proximity split of {figures['split']['photos']:,} photos, CPU seconds"
-    return [*targets, at_most(name, figures["split"]["cpu_seconds"], 30)]
+    return [*targets, at_most(name, figures["split"]["cpu_seconds"], 30, timed=True)]
 
 
 def show_speed(figures, out):

@@ -182,7 +182,14 @@ class Experiment:
         clients = self.clients(load_split(file.read_bytes()) if file.exists() else self.split())
         memories = Memories(folder / "memory")
         return Bench(
-            self.task, self.strategy, self.training, clients.population, clients.client, self.seed, memories, self.where
+            self.task,
+            self.strategy,
+            training=self.training,
+            population=clients.population,
+            clients=clients.client,
+            seed=self.seed,
+            memories=memories,
+            where=self.where,
         )
 
 

@@ -92,3 +92,12 @@ def test_components_are_not_probed():
         probes = [n.lineno for n in found if ast.unparse(n.func) == "hasattr"]
         assert not probes or path.relative_to(SRC).as_posix() in allowed, f"{path}: {probes}"
         assert "__dict__[" not in path.read_text(), path
+
+
+def test_calls_name_what_is_beyond_five_arguments():
+    variadic = {"nn.Sequential", "rng_for", "struct.pack"}
+    for path in files():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) not in variadic:
+                given = [argument for argument in node.args if not isinstance(argument, ast.Starred)]
+                assert len(given) <= 5, f"{path}:{node.lineno}: {ast.unparse(node)[:100]}"

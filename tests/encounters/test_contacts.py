@@ -37,7 +37,19 @@ def located(*tracks: list[tuple[float, float] | None], radius: float = 50.0) -> 
     table = np.array([[point or NOWHERE for point in track] for track in tracks], np.float32)
     names = tuple("abcdefgh"[: len(tracks)])
     still = np.zeros(len(tracks), bool)
-    return LocatedContacts(Traces(names, 30.0, 0.0, "", table.swapaxes(0, 1), still, (0.0, 0.0), False), radius)
+    return LocatedContacts(
+        Traces(
+            names,
+            30.0,
+            start=0.0,
+            date="",
+            positions=table.swapaxes(0, 1),
+            stationary=still,
+            origin=(0.0, 0.0),
+            geographic=False,
+        ),
+        radius,
+    )
 
 
 def listed(*rows: tuple[int, int, int], devices: str = "abcd") -> ListedContacts:
@@ -51,7 +63,11 @@ def crowd(devices: int, slots: int, side: float, seed: int = 0, absent: float = 
     positions = rng.uniform(0, side, (slots, devices, 2)).astype(np.float32)
     positions[rng.random((slots, devices)) < absent] = math.nan
     names, still = tuple(str(number) for number in range(devices)), np.zeros(devices, bool)
-    return LocatedContacts(Traces(names, 30.0, 0.0, "", positions, still, (0.0, 0.0), False))
+    return LocatedContacts(
+        Traces(
+            names, 30.0, start=0.0, date="", positions=positions, stationary=still, origin=(0.0, 0.0), geographic=False
+        )
+    )
 
 
 def written(path: Path, text: str) -> Path:

@@ -184,8 +184,8 @@ def digits(folder: Path, exchange: Any, strategy: Any = None, **settings: Any) -
     traces = "town:12" if "areas" in settings else written(folder, [(0, i, i + 1) for i in range(11)] + pairs)
     return Experiment(
         Objects(model=CnnClassifier(width=4, hidden=16)), Quantity(12), strategy or FedAvg("uniform"),
-        Encounters(traces, together=8, test=60, **settings), Training(epochs=2, batch_size=8, lr=0.1),
-        Evaluation(every=20, holdout=0.2), rounds=24, exchange=exchange,
+        topology=Encounters(traces, together=8, test=60, **settings), training=Training(epochs=2, batch_size=8, lr=0.1),
+        evaluation=Evaluation(every=20, holdout=0.2), rounds=24, exchange=exchange,
     )  # fmt: skip
 
 

@@ -18,7 +18,16 @@ def located(positions: np.ndarray, stationary: list[bool] | None = None) -> Loca
     devices = positions.shape[1]
     still = np.array(stationary or [False] * devices)
     return LocatedContacts(
-        Traces(tuple(f"d{i}" for i in range(devices)), 30.0, 21_600.0, "", positions, still, (0, 0), False)
+        Traces(
+            tuple(f"d{i}" for i in range(devices)),
+            30.0,
+            start=21_600.0,
+            date="",
+            positions=positions,
+            stationary=still,
+            origin=(0, 0),
+            geographic=False,
+        )
     )
 
 

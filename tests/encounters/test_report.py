@@ -65,7 +65,18 @@ def judged(ids: list[str], accuracy: list[float], score: list[float], joules: fl
 
 def located(positions: np.ndarray, still: np.ndarray) -> LocatedContacts:
     devices = tuple(f"d{i}" for i in range(positions.shape[1]))
-    return LocatedContacts(Traces(devices, 30.0, 21_600.0, "", positions, still, (0.0, 0.0), False))
+    return LocatedContacts(
+        Traces(
+            devices,
+            30.0,
+            start=21_600.0,
+            date="",
+            positions=positions,
+            stationary=still,
+            origin=(0.0, 0.0),
+            geographic=False,
+        )
+    )
 
 
 def small(folder: Path, scored: bool = True) -> Path:
@@ -472,7 +483,18 @@ def test_a_crowd_is_thinned_but_for_its_signage(tmp_path: Path) -> None:
     still[-3:] = True
     positions = np.zeros((2, count, 2), np.int16)
     ids = tuple(f"d{i}" for i in range(count))
-    made = Movie(ids, positions, np.array([0, 1]), still, np.ones((count, 2), bool), 0.5, 30.0, 0.0, 2, True)
+    made = Movie(
+        ids,
+        positions,
+        slots=np.array([0, 1]),
+        stationary=still,
+        targets=np.ones((count, 2), bool),
+        step=0.5,
+        slot=30.0,
+        start=0.0,
+        length=2,
+        located=True,
+    )
     none = Exchanges(*(np.empty(0, np.int64) for _ in range(6)), np.empty(0, bool))
     found = player(replace(read(small(tmp_path / "fedtour")), ids=ids, movie=made, exchanges=none, judged=()))
     assert found is not None

@@ -66,7 +66,16 @@ def made(*tracks: list[tuple[float, float] | None], slot: float = 30.0) -> Trace
     """Traces from positions per device; None is absent."""
     table = np.array([[point or (math.nan, math.nan) for point in track] for track in tracks], np.float32)
     names = tuple(f"d{number}" for number in range(len(tracks)))
-    return Traces(names, slot, 0.0, "", table.swapaxes(0, 1), np.zeros(len(tracks), bool), (0.0, 0.0), False)
+    return Traces(
+        names,
+        slot,
+        start=0.0,
+        date="",
+        positions=table.swapaxes(0, 1),
+        stationary=np.zeros(len(tracks), bool),
+        origin=(0.0, 0.0),
+        geographic=False,
+    )
 
 
 # ---- Contacts by hand

@@ -101,14 +101,14 @@ def test_a_query_without_relevant_items_counts_as_nought() -> None:
 @pytest.mark.parametrize("k", [None, 1, 7])
 def test_stable_order_is_the_loops(bits: int, labels: int, k: int | None) -> None:
     """Over one and several words of code and of labels."""
-    arrays = case(f"loop {bits}", 6, 40, bits, labels, 1.5 / labels if labels > 1 else 0.5)
+    arrays = case(f"loop {bits}", 6, 40, bits=bits, labels=labels, chance=1.5 / labels if labels > 1 else 0.5)
     for divisor in ("found", "possible"):
         expected = np.mean(looped(arrays, k=k, divisor=divisor))
         assert mean_average_precision(*arrays, "stable", k, divisor) == pytest.approx(expected, abs=1e-12)
 
 
 def test_expectation_is_the_mean_over_all_orders() -> None:
-    arrays = case("orders d", 4, 5, 2, 3, 0.5)
+    arrays = case("orders d", 4, 5, bits=2, labels=3, chance=0.5)
     counts, orders = tally(*arrays), [np.array(order) for order in permutations(range(5))]
     for k, divisor in ((None, "found"), (1, "found"), (2, "found"), (3, "found"), (3, "possible")):
         every = [looped(arrays, order, k, divisor) for order in orders]
@@ -128,7 +128,7 @@ def looped_precision(arrays: Case, order: np.ndarray) -> float:
 
 def test_expectation_is_the_mean_of_shuffles() -> None:
     """2,000 of them, within four standard errors; a file sorted by class gives the first class far more than that."""
-    queries, database, _, _ = case("shuffled", 2, 200, 4, 1, 1.0)
+    queries, database, _, _ = case("shuffled", 2, 200, bits=4, labels=1, chance=1.0)
     labels = np.eye(3, dtype=bool)[np.sort(rng_for(0, "single").integers(0, 3, 200))]
     asked, rng = labels[[0, 0]], rng_for(0, "shuffles")
     orders = [rng.permutation(200) for _ in range(2000)]
@@ -142,7 +142,7 @@ def test_the_floor_is_what_random_codes_reach() -> None:
     """Of any length. By hand: 2 of 3 items relevant; 1/1 + 2/2, 1/1 + 2/3, 1/2 + 2/3 in the three orders, halved."""
     hand = RankTally(np.array([[1, 0, 2]]), np.array([[1, 0, 1]]))
     assert hand.random_map() == pytest.approx((2 + 5 / 3 + 7 / 6) / 3 / 2)
-    _, _, query_labels, database_labels = case("floor", 20, 60, 8, 4, 0.2)
+    _, _, query_labels, database_labels = case("floor", 20, 60, bits=8, labels=4, chance=0.2)
     rng = rng_for(0, "random codes")
     for bits in (4, 32):
         for k in (None, 10):

@@ -321,7 +321,20 @@ def test_a_cell_that_fails_does_not_keep_the_others_from_running(tmp_path, monke
 def test_sections_of_other_data_are_kept(tmp_path):
     file, word = tmp_path / "docs" / "claims.md", Verdict(claim(), "holds", Estimate(1.0, 0.5, 1.5, 3), 2.0, "points")
     for data, seconds in [("the town", 60.0), ("MSLS", 120.0), ("the town", 180.0)]:
-        write_section(file, Setting("p", "A paper", "2026-01-01", "small", data, "small ones", 3, seconds), [word])
+        write_section(
+            file,
+            Setting(
+                "p",
+                "A paper",
+                date="2026-01-01",
+                scale="small",
+                data=data,
+                settings="small ones",
+                runs=3,
+                seconds=seconds,
+            ),
+            [word],
+        )
     text = file.read_text()
     assert text.count("## p, small scale") == 2 and "2 min 00 s" in text and "3 min 00 s" in text
     assert (

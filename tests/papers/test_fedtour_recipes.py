@@ -215,12 +215,26 @@ def test_the_documented_policy_is_the_examples_and_works():
     policy = space["Upward"]()
     ones = np.ones(2, np.int64)
     facts = DeviceFacts(
-        40 * ones, np.array([0.5, 0.6]), ones, np.ones((2, 3), np.int64), np.ones((2, 3), bool), ones < 0
+        40 * ones,
+        np.array([0.5, 0.6]),
+        ones,
+        labels=np.ones((2, 3), np.int64),
+        targets=np.ones((2, 3), bool),
+        stationary=ones < 0,
     )
     columns = policy.begin(facts) | {"score": facts.score}
     yes = np.ones(2, bool)
     meeting = Meeting(
-        0, np.array([0, 1]), np.array([1, 0]), yes, facts.score[::-1], np.zeros(2), yes, ~yes, facts, lambda a, b: a
+        0,
+        np.array([0, 1]),
+        peer=np.array([1, 0]),
+        announced=yes,
+        score=facts.score[::-1],
+        chance=np.zeros(2),
+        begins=yes,
+        same_model=~yes,
+        facts=facts,
+        merged_accuracy=lambda a, b: a,
     )
     assert policy.decide(columns, meeting, None).asks.tolist() == [True, False]  # 0.6 > 0.5 + 0.05; 0.5 is not > 0.65
     assert replace(policy, margin=0.2).decide(columns, meeting, None).asks.tolist() == [False, False]

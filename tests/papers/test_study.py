@@ -227,7 +227,7 @@ class Dots(Task):
 
 def laboratory(folder: Path, task: Dots = Dots(), engine=None, **changes) -> Lab:
     training = Training(lr=1.0, epochs=3, batch_size=100)
-    bench = Bench(task, FedAvg(), training, [], None, 0, Memories(folder))
+    bench = Bench(task, FedAvg(), training=training, population=[], clients=None, seed=0, memories=Memories(folder))
     local = Local()
     local.open("", "", lambda: bench)
     start = FedAvg().start(task, bench.loaded(0, bench.initial))
@@ -309,7 +309,7 @@ def test_a_model_that_is_not_a_number_is_a_gap(tmp_path):
     with pytest.raises(DeviceError, match="'lab-0', program 'train': its reply was refused: not finite: model/head"):
         lab.train([np.arange(3)])
     with pytest.raises(DeviceError, match="'base', program 'train': its reply was refused: not finite"):
-        base_model(replace(lab._gate, round=0), FedAvg(), Dots(), lab._start, np.arange(40), 2)
+        base_model(replace(lab._gate, round=0), FedAvg(), Dots(), start=lab._start, samples=np.arange(40), iterations=2)
 
 
 def test_judging_by_what_was_trained_on_is_refused(tmp_path):
@@ -322,7 +322,7 @@ def test_judging_by_what_was_trained_on_is_refused(tmp_path):
 def test_the_base_keeps_its_first_head(tmp_path):
     lab = laboratory(tmp_path)
     start, gate = lab._start, replace(lab._gate, round=0)
-    base = base_model(gate, FedAvg(), Dots(), start, np.arange(40), 2)
+    base = base_model(gate, FedAvg(), Dots(), start=start, samples=np.arange(40), iterations=2)
     assert (base["model"]["head.weight"] == start["model"]["head.weight"]).all()
 
 

@@ -116,7 +116,13 @@ def test_by_hand() -> None:
     database_positions = np.array([[15, 20], [40, 30], [100, 3], [230, 40]], float)  # 25, 50, 3 and 50 m away
     one_city = np.zeros(4, int)
     result = recalls(
-        queries, database, query_positions, database_positions, one_city, one_city, Protocol(cutoffs=(1, 2, 50))
+        queries,
+        database,
+        query_positions=query_positions,
+        database_positions=database_positions,
+        query_groups=one_city,
+        database_groups=one_city,
+        protocol=Protocol(cutoffs=(1, 2, 50)),
     )
     # nearest: 1 (50 m), 2 (3 m), 3 (50 m; its query has no positive), 1 (50 m); second nearest of the first: 0 (25 m)
     assert result.top[:, :2].tolist() == [[1, 0], [2, 0], [3, 2], [1, 0]]  # 0 and 3 are 9 from 10
@@ -154,7 +160,15 @@ def test_cities_are_never_compared() -> None:
     query, here = np.zeros((1, 2), np.float32), np.zeros((1, 2))
     database, positions = np.array([[0, 0], [5, 5]], np.float32), np.array([[0, 0], [400, 0]], float)
     protocol = Protocol(denominator="all queries", cutoffs=(1,))
-    result = recalls(query, database, here, positions, np.array([1]), np.array([0, 1]), protocol)
+    result = recalls(
+        query,
+        database,
+        query_positions=here,
+        database_positions=positions,
+        query_groups=np.array([1]),
+        database_groups=np.array([0, 1]),
+        protocol=protocol,
+    )
     assert result.top.tolist() == [[1]] and result.metrics["R@1"] == 0 and not result.has_positive[0]
 
 
@@ -231,22 +245,70 @@ def test_nothing_to_measure() -> None:
     no_groups = np.empty(0, int)
     empty = recalls(nobody[0], nobody[1], *nobody, no_groups, no_groups, Protocol())
     assert empty.metrics == {} and empty.text.startswith("nothing to measure  (0 queries")
-    alone = recalls(np.ones((1, 2)), nobody[1], np.ones((1, 2)), nobody[1], np.zeros(1, int), no_groups, Protocol())
+    alone = recalls(
+        np.ones((1, 2)),
+        nobody[1],
+        query_positions=np.ones((1, 2)),
+        database_positions=nobody[1],
+        query_groups=np.zeros(1, int),
+        database_groups=no_groups,
+        protocol=Protocol(),
+    )
     assert alone.metrics == {} and alone.counts == {"queries": 1, "with_positive": 0, "answered": 0}
 
 
 def test_what_cannot_be_measured_is_refused() -> None:
     one, group = np.ones((1, 2), np.float32), np.zeros(1, int)
     with pytest.raises(WayfareError, match="1 of 1 descriptors of the queries are not finite, the first in row 0"):
-        recalls(one * np.nan, one, one, one, group, group, Protocol())
+        recalls(
+            one * np.nan,
+            one,
+            query_positions=one,
+            database_positions=one,
+            query_groups=group,
+            database_groups=group,
+            protocol=Protocol(),
+        )
     with pytest.raises(WayfareError, match="not finite"):
-        recalls(one, one * 1e30, one, one, group, group, Protocol())  # its square is infinite
+        recalls(
+            one,
+            one * 1e30,
+            query_positions=one,
+            database_positions=one,
+            query_groups=group,
+            database_groups=group,
+            protocol=Protocol(),
+        )  # its square is infinite
     with pytest.raises(DataError, match="1 of 1 photographs have no position"):
-        recalls(one, one, one * np.nan, one, group, group, Protocol())
+        recalls(
+            one,
+            one,
+            query_positions=one * np.nan,
+            database_positions=one,
+            query_groups=group,
+            database_groups=group,
+            protocol=Protocol(),
+        )
     with pytest.raises(DataError, match="no positions and no pairs"):
-        recalls(one, one, None, one, group, group, Protocol())
+        recalls(
+            one,
+            one,
+            query_positions=None,
+            database_positions=one,
+            query_groups=group,
+            database_groups=group,
+            protocol=Protocol(),
+        )
     with pytest.raises(ConfigError, match="radius where truth is by position"):
-        recalls(one, one, one, one, group, group, Protocol(radius=None))
+        recalls(
+            one,
+            one,
+            query_positions=one,
+            database_positions=one,
+            query_groups=group,
+            database_groups=group,
+            protocol=Protocol(radius=None),
+        )
     with pytest.raises(ConfigError, match="denominator"):
         Protocol(denominator="some")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="cutoffs"):

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy, log_softmax
 from small_graphs import parameters, pass_through, random_graph, reordered, set_to, together, untrained
 from wayfare.core.errors import ConfigError
 from wayfare.scenes.batch import GraphBatch
-from wayfare.scenes.heads.common import PRESETS, Widths, slots
+from wayfare.scenes.heads.common import PRESETS, HeadSizes, Widths, slots
 from wayfare.scenes.heads.gpsnet import GPSNet, Messages, fuse, nps_gammas, nps_loss
 
 EIGHT = Widths(visual=8, embedding=1, position_hidden=1, position=1, hidden=1, pair=1)
@@ -23,7 +23,7 @@ LN3 = math.log(3)
 
 def net_of(**options) -> GPSNet:
     torch.manual_seed(11)
-    return GPSNet(4, 3, 5, 6, TINY, **options).eval()
+    return GPSNet(HeadSizes(4, 3, 5, 6, TINY), **options).eval()
 
 
 # ---- by hand
@@ -48,7 +48,7 @@ def trio() -> GraphBatch:
 
 
 def by_hand(**options) -> GPSNet:
-    net = GPSNet(2, 1, 8, 8, EIGHT, **options).eval()
+    net = GPSNet(HeadSizes(2, 1, 8, 8, EIGHT), **options).eval()
     pass_through(net.objects.looks)
     pass_through(net.pairs.looks)
     set_to(net.join[0], 1.0)  # 8 x 10: looks pass, label and place do not
@@ -257,7 +257,7 @@ def test_the_table_does_not_travel() -> None:
 def test_size_at_the_papers_widths() -> None:
     # 134 labels and 57 predicates, both with a background; 12,544 = 256 x 7 x 7 features
     with torch.device("meta"):  # shapes without numbers
-        net = GPSNet(134, 56, 12544, 12544, PRESETS["paper"], mode="sgdet")
+        net = GPSNet(HeadSizes(134, 56, 12544, 12544, PRESETS["paper"]), mode="sgdet")
     encoder = (12544 * 1024 + 1024) + (1024 * 1024 + 1024)  # 13,895,680
     labels_and_places = 134 * 200 + (9 * 32 + 32 + 2 * 32 + 32 * 128 + 128)  # 31,408
     join = 1352 * 1024 + 1024  # 1,385,472
@@ -278,7 +278,7 @@ def test_size_at_the_papers_widths() -> None:
 )
 def test_gradient_reaches_every_parameter(options: dict) -> None:
     torch.manual_seed(12)
-    net = GPSNet(4, 3, 5, 6, replace(TINY, visual=16), **options).train()
+    net = GPSNet(HeadSizes(4, 3, 5, 6, replace(TINY, visual=16)), **options).train()
     batch = together(random_graph(6, 6, 9), random_graph(7, 5, 7))
     said = net(batch)
     loss = cross_entropy(said.predicates, batch.targets)
@@ -293,7 +293,7 @@ def test_bad_options_are_named() -> None:
     with pytest.raises(ConfigError, match="layers = 0"):
         net_of(layers=0)
     with pytest.raises(ConfigError, match="multiple of 4"):
-        GPSNet(4, 3, 5, 6, replace(TINY, visual=6))
+        GPSNet(HeadSizes(4, 3, 5, 6, replace(TINY, visual=6)))
     with pytest.raises(ConfigError, match=r"frequency \(4, 4, 3\): expected \(4, 4, 4\)"):
         net_of(frequency=torch.rand(4, 4, 3))
     with pytest.raises(ConfigError, match="not finite"):

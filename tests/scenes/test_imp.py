@@ -12,7 +12,7 @@ from torch import nn
 from small_graphs import parameters, pass_through, random_graph, reordered, set_to, together, untrained
 from wayfare.core.errors import ConfigError
 from wayfare.scenes.batch import GraphBatch
-from wayfare.scenes.heads.common import PRESETS, Widths
+from wayfare.scenes.heads.common import PRESETS, HeadSizes, Widths
 from wayfare.scenes.heads.imp import IMP
 
 ONE = Widths(visual=1, embedding=1, position_hidden=1, position=1, hidden=1, pair=1)
@@ -29,7 +29,7 @@ def halving(cell: nn.GRUCell) -> None:
 
 
 def by_hand(order: str) -> IMP:
-    net = IMP(2, 1, 1, 1, ONE, mode="sgdet", order=order)
+    net = IMP(HeadSizes(2, 1, 1, 1, ONE), mode="sgdet", order=order)
     pass_through(net.objects)
     pass_through(net.pairs.looks)
     set_to(net.node_in, 1.0)
@@ -118,7 +118,7 @@ def slowly(net: IMP, graph: GraphBatch, sequential: bool) -> tuple[torch.Tensor,
 @pytest.mark.parametrize("iterations", [1, 2, 3])
 def test_equals_a_loop_over_pairs(order: str, iterations: int) -> None:
     torch.manual_seed(3)
-    net = IMP(4, 3, 5, 6, TINY, mode="sgdet", order=order, iterations=iterations)
+    net = IMP(HeadSizes(4, 3, 5, 6, TINY), mode="sgdet", order=order, iterations=iterations)
     graph = random_graph(1, objects=5, pairs=9)
     said = net(graph)
     edges, nodes = slowly(net, graph, order == "sequential")
@@ -129,8 +129,8 @@ def test_equals_a_loop_over_pairs(order: str, iterations: int) -> None:
 
 def test_given_labels_change_nothing_about_predicates() -> None:
     torch.manual_seed(4)
-    refining = IMP(4, 3, 5, 6, TINY, mode="sgdet")
-    given = IMP(4, 3, 5, 6, TINY)
+    refining = IMP(HeadSizes(4, 3, 5, 6, TINY), mode="sgdet")
+    given = IMP(HeadSizes(4, 3, 5, 6, TINY))
     given.load_state_dict({k: v for k, v in refining.state_dict().items() if not k.startswith("label_out")})
     graph = random_graph(2, 4, 7)
     assert given(graph).objects is None
@@ -140,7 +140,7 @@ def test_given_labels_change_nothing_about_predicates() -> None:
 @pytest.mark.parametrize("mode", ["predcls", "sgdet"])
 def test_batch_equals_each_image_alone(mode: str) -> None:
     torch.manual_seed(5)
-    net = IMP(4, 3, 5, 6, TINY, mode=mode)
+    net = IMP(HeadSizes(4, 3, 5, 6, TINY), mode=mode)
     # the image in the middle has one object and nothing to say
     images = [random_graph(1, 5, 11), random_graph(2, 1, 0), random_graph(3, 3, 6)]
     said, alone = net(together(*images)), [net(image) for image in images]
@@ -152,7 +152,7 @@ def test_batch_equals_each_image_alone(mode: str) -> None:
 
 def test_order_of_objects_is_of_no_account() -> None:
     torch.manual_seed(6)
-    net = IMP(4, 3, 5, 6, TINY, mode="sgdet")
+    net = IMP(HeadSizes(4, 3, 5, 6, TINY), mode="sgdet")
     graph = random_graph(4, 5, 12)
     order = torch.tensor([3, 0, 4, 2, 1])
     other, places = reordered(graph, order)
@@ -163,7 +163,7 @@ def test_order_of_objects_is_of_no_account() -> None:
 
 def test_direction_matters() -> None:
     torch.manual_seed(7)
-    net = IMP(4, 3, 5, 6, TINY)
+    net = IMP(HeadSizes(4, 3, 5, 6, TINY))
     graph = random_graph(5, 3, 2)
     assert not torch.allclose(net(graph).predicates, net(replace(graph, pairs=graph.pairs.flip(1))).predicates)
 
@@ -171,7 +171,7 @@ def test_direction_matters() -> None:
 def test_size_at_the_papers_widths() -> None:
     # 134 labels and 57 predicates, both with a background; 12,544 = 256 x 7 x 7 features
     with torch.device("meta"):  # shapes without numbers
-        net = IMP(134, 56, 12544, 12544, PRESETS["paper"], mode="sgdet")
+        net = IMP(HeadSizes(134, 56, 12544, 12544, PRESETS["paper"]), mode="sgdet")
     encoder = (12544 * 1024 + 1024) + (1024 * 1024 + 1024)  # 13,895,680
     inputs = 2 * (1024 * 512 + 512)  # 1,049,600
     grus = 2 * (3 * 512 * (512 + 512) + 6 * 512)  # 3,151,872
@@ -188,7 +188,7 @@ def test_size_at_the_papers_widths() -> None:
 @pytest.mark.parametrize("mode", ["predcls", "sgdet"])
 def test_gradient_reaches_every_parameter(mode: str, order: str) -> None:
     torch.manual_seed(8)
-    net = IMP(4, 3, 5, 6, TINY, mode=mode, order=order)
+    net = IMP(HeadSizes(4, 3, 5, 6, TINY), mode=mode, order=order)
     said = net(together(random_graph(6, 5, 9), random_graph(7, 4, 5)))
     loss = said.predicates.square().sum()
     assert untrained(net, loss if said.objects is None else loss + said.objects.square().sum()) == set()
@@ -196,22 +196,22 @@ def test_gradient_reaches_every_parameter(mode: str, order: str) -> None:
 
 def test_one_turn_with_given_labels_leaves_objects_messages_untrained() -> None:
     torch.manual_seed(9)
-    net = IMP(4, 3, 5, 6, TINY, iterations=1)
+    net = IMP(HeadSizes(4, 3, 5, 6, TINY), iterations=1)
     lost = untrained(net, net(random_graph(6, 5, 9)).predicates.sum())
     assert {name.split(".")[0] for name in lost} == {"from_outgoing", "from_incoming", "node_gru"}
     assert lost & {"node_gru.weight_ih", "node_gru.bias_ih"} == set()  # the first state is made with these
 
 
 def test_nothing_to_look_at() -> None:
-    net = IMP(4, 3, 5, 6, TINY, mode="sgdet")
+    net = IMP(HeadSizes(4, 3, 5, 6, TINY), mode="sgdet")
     said = net(random_graph(1, 0, 0))
     assert said.predicates.shape == (0, 4) and said.objects.shape == (0, 4)
 
 
 def test_bad_options_are_named() -> None:
     with pytest.raises(ConfigError, match="unknown order 'paralell'; did you mean 'parallel'"):
-        IMP(4, 3, 5, 6, TINY, order="paralell")
+        IMP(HeadSizes(4, 3, 5, 6, TINY), order="paralell")
     with pytest.raises(ConfigError, match="iterations = 0"):
-        IMP(4, 3, 5, 6, TINY, iterations=0)
+        IMP(HeadSizes(4, 3, 5, 6, TINY), iterations=0)
     with pytest.raises(ConfigError, match="unknown mode 'sgcls'"):
-        IMP(4, 3, 5, 6, TINY, mode="sgcls")
+        IMP(HeadSizes(4, 3, 5, 6, TINY), mode="sgcls")

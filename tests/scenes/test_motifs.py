@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from small_graphs import parameters, pass_through, random_graph, reordered, set_to, together, untrained
 from wayfare.core.errors import ConfigError
 from wayfare.scenes.batch import GraphBatch, HeadOutput
-from wayfare.scenes.heads.common import PRESETS, Widths
+from wayfare.scenes.heads.common import PRESETS, HeadSizes, Widths
 from wayfare.scenes.heads.motifs import MOTIFS, Lines
 
 ONE = Widths(visual=1, embedding=1, position_hidden=1, position=1, hidden=1, pair=1)
@@ -45,7 +45,7 @@ def halving(lstm: nn.LSTM, forward: list[float], backward: list[float]) -> None:
 
 
 def by_hand(**options: Tensor) -> MOTIFS:
-    net = MOTIFS(2, 1, 1, 1, ONE, vectors=torch.tensor([[0.5], [-0.5]]), **options).eval()
+    net = MOTIFS(HeadSizes(2, 1, 1, 1, ONE), vectors=torch.tensor([[0.5], [-0.5]]), **options).eval()
     pass_through(net.objects.looks)
     pass_through(net.pairs.looks)
     set_to(net.objects.place[2], 0.0)  # places say nothing here
@@ -108,7 +108,7 @@ def test_frequency_follows_refined_labels() -> None:
     torch.manual_seed(0)
     table = torch.randn(4, 4, 4)
     graph = random_graph(1, 5, 9)
-    net = MOTIFS(4, 3, 5, 6, TINY, mode="sgdet", frequency=table).eval()
+    net = MOTIFS(HeadSizes(4, 3, 5, 6, TINY), mode="sgdet", frequency=table).eval()
     with_bias = net(graph)
     labels = with_bias.objects.argmax(1)
     assert not torch.equal(labels, graph.labels)
@@ -135,7 +135,7 @@ def test_names_along_the_line() -> None:
     """Each object is told the label of its right neighbour: the true one in training, its own guess afterwards."""
     torch.manual_seed(0)
     graph = random_graph(3, 6, 10)
-    net = MOTIFS(4, 3, 5, 6, TINY, mode="sgdet")
+    net = MOTIFS(HeadSizes(4, 3, 5, 6, TINY), mode="sgdet")
     net.objects.place[1].eval()
     line = Lines(graph).line.tolist()
     z = net.objects(graph).z
@@ -170,7 +170,7 @@ def same(one: HeadOutput, other: HeadOutput, pairs: slice, objects: slice) -> No
 @pytest.mark.parametrize("order", ["right-left", "left-right"])
 def test_images_do_not_hear_each_other(mode: str, order: str) -> None:
     torch.manual_seed(0)
-    net = MOTIFS(4, 3, 5, 6, TINY, mode=mode, order=order).eval()
+    net = MOTIFS(HeadSizes(4, 3, 5, 6, TINY), mode=mode, order=order).eval()
     first, second = random_graph(1, 3, 6), random_graph(2, 5, 7)
     both = net(together(first, second))
     same(net(first), both, slice(0, 6), slice(0, 3))
@@ -179,7 +179,7 @@ def test_images_do_not_hear_each_other(mode: str, order: str) -> None:
 
 def test_order_of_the_list_does_not_matter_but_that_of_the_centres_does() -> None:
     torch.manual_seed(0)
-    net = MOTIFS(4, 3, 5, 6, TINY).eval()
+    net = MOTIFS(HeadSizes(4, 3, 5, 6, TINY)).eval()
     graph = random_graph(1, 5, 12)
     said = net(graph).predicates
     other, places = reordered(graph, torch.tensor([3, 0, 4, 2, 1]))
@@ -189,7 +189,7 @@ def test_order_of_the_list_does_not_matter_but_that_of_the_centres_does() -> Non
 
 
 def test_images_without_pairs_or_objects() -> None:
-    net = MOTIFS(4, 3, 5, 6, TINY, mode="sgdet").eval()
+    net = MOTIFS(HeadSizes(4, 3, 5, 6, TINY), mode="sgdet").eval()
     some = random_graph(1, 3, 6)
     empty = replace(together(some, random_graph(2, 0, 0)), sizes=torch.ones(3, 2) * 100)  # the last two have nobody
     assert net(empty).predicates.shape == (6, 4)
@@ -201,7 +201,7 @@ def test_images_without_pairs_or_objects() -> None:
 def test_every_parameter_learns(mode: str) -> None:
     torch.manual_seed(0)
     graph = together(random_graph(1, 5, 20), random_graph(2, 4, 12))
-    net = MOTIFS(4, 3, 5, 6, TINY, mode=mode, frequency=torch.zeros(4, 4, 4))
+    net = MOTIFS(HeadSizes(4, 3, 5, 6, TINY), mode=mode, frequency=torch.zeros(4, 4, 4))
     said = net(graph)
     loss = cross_entropy(said.predicates, graph.targets)
     if said.objects is not None:
@@ -213,7 +213,8 @@ def test_every_parameter_learns(mode: str) -> None:
 def test_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """The published 63.0 M with 28.1 M of feature extractors, which are the encoders here and the provider's RoIs."""
     monkeypatch.setattr(nn.init, "orthogonal_", nn.init.zeros_)  # quicker, and as many
-    net = MOTIFS(134, 56, 1, 1, PRESETS["paper"], mode="sgdet")  # 133 classes and the public code's background
+    paper = HeadSizes(134, 56, 1, 1, PRESETS["paper"])  # 133 classes and the public code's background
+    net = MOTIFS(paper, mode="sgdet")
     reads = 2 * (2048 * (1352 + 512) + 2 * 2048) + 2 * (2048 * (1736 + 512) + 2 * 2048) + 2 * (1024 * 512 + 512)
     names = 6 * 512 * (1352 + 512 + 200 + 1) + 5 * 512 * 513 + 513 * 134
     tables = (135 + 134 + 134) * 200
@@ -227,17 +228,17 @@ def test_size(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_same_seed_gives_the_same_bits() -> None:
     def run() -> Tensor:
         torch.manual_seed(5)
-        return MOTIFS(4, 3, 5, 6, TINY, mode="sgdet")(random_graph(1, 4, 12)).predicates
+        return MOTIFS(HeadSizes(4, 3, 5, 6, TINY), mode="sgdet")(random_graph(1, 4, 12)).predicates
 
     assert torch.equal(run(), run())
 
 
 def test_bad_options() -> None:
     with pytest.raises(ConfigError, match="unknown order 'left'"):
-        MOTIFS(4, 3, 5, 6, TINY, order="left")
+        MOTIFS(HeadSizes(4, 3, 5, 6, TINY), order="left")
     with pytest.raises(ConfigError, match="unknown mode"):
-        MOTIFS(4, 3, 5, 6, TINY, mode="sgcls")
+        MOTIFS(HeadSizes(4, 3, 5, 6, TINY), mode="sgcls")
     with pytest.raises(ConfigError, match=r"frequency \(4, 4, 3\): expected \(4, 4, 4\)"):
-        MOTIFS(4, 3, 5, 6, TINY, frequency=torch.zeros(4, 4, 3))
+        MOTIFS(HeadSizes(4, 3, 5, 6, TINY), frequency=torch.zeros(4, 4, 3))
     with pytest.raises(ConfigError, match="not finite"):
-        MOTIFS(4, 3, 5, 6, TINY, frequency=torch.zeros(4, 4, 4).log())
+        MOTIFS(HeadSizes(4, 3, 5, 6, TINY), frequency=torch.zeros(4, 4, 4).log())

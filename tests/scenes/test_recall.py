@@ -134,7 +134,15 @@ def test_as_the_loop_over_triplets(seed: int, constraint: bool, as_paper: bool, 
         truth, detections, cutoffs=cutoffs, as_paper=as_paper,
     )  # fmt: skip
     if found.images:
-        expected = plain_recall(given_pairs, truth, detections, own, constraint, as_paper, cutoffs)
+        expected = plain_recall(
+            given_pairs,
+            truth,
+            detections=detections,
+            scores=own,
+            constraint=constraint,
+            as_paper=as_paper,
+            cutoffs=cutoffs,
+        )
         assert found.metrics == pytest.approx(expected, abs=1e-12)
 
 

@@ -111,9 +111,14 @@ def test_the_frequency_bias_is_a_good_start(scenes: Scenes, head: type[RelationM
 
 def test_a_federation_by_semantics_is_the_same_on_every_engine(scenes: Scenes, tmp_path: Path, pool) -> None:
     experiment = Experiment(
-        replace(scenes, model=ImpModel()), Semantic(6, "shard", clusters=3, shards=1), FedAvg(), Server(3),
-        Training(batch_size=8, lr=0.05, clip=35.0), Evaluation(every=2, clients=2, holdout=0.2), rounds=2,
-    )  # fmt: skip
+        replace(scenes, model=ImpModel()),
+        Semantic(6, "shard", clusters=3, shards=1),
+        FedAvg(),
+        topology=Server(3),
+        training=Training(batch_size=8, lr=0.05, clip=35.0),
+        evaluation=Evaluation(every=2, clients=2, holdout=0.2),
+        rounds=2,
+    )
     runs = [runner.run(experiment, tmp_path / str(i), engine) for i, engine in enumerate(("local", pool))]
     assert runs[0]["model_sha256"] == runs[1]["model_sha256"]
     assert {"test/R@20", "test/mR@20", "test/frequency R@20", "clients/R@50"} <= runs[0]["metrics"].keys()

@@ -208,10 +208,19 @@ def test_a_run_with_detections(scenes: Scenes, tmp_path: Path) -> None:
     training = Training(batch_size=8, lr=0.02, clip=35.0)
     runs = [
         runner.run(
-            Experiment(task, Random(4), FedAvg(), Server(2), training, Evaluation(every=1), rounds=1),
-            tmp_path / str(number), "local",
+            Experiment(
+                task,
+                Random(4),
+                FedAvg(),
+                topology=Server(2),
+                training=training,
+                evaluation=Evaluation(every=1),
+                rounds=1,
+            ),
+            tmp_path / str(number),
+            "local",
         )
         for number in range(2)
-    ]  # fmt: skip
+    ]
     assert runs[0]["model_sha256"] == runs[1]["model_sha256"]
     assert {"test/R@20", "test/ngR@20", "test/ngmR@100", "test/frequency ngR@20"} <= runs[0]["metrics"].keys()

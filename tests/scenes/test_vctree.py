@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from small_graphs import parameters, pass_through, random_graph, reordered, set_to, together, untrained
 from wayfare.core.errors import ConfigError
 from wayfare.scenes.batch import GraphBatch, HeadOutput
-from wayfare.scenes.heads.common import PRESETS, Widths, slots
+from wayfare.scenes.heads.common import PRESETS, HeadSizes, Widths, slots
 from wayfare.scenes.heads.treelstm import BothWays
 from wayfare.scenes.heads.vctree import VCTree, overlaps
 
@@ -48,7 +48,7 @@ def halving(lstm: BothWays, down: list[float], up: list[float]) -> None:
 
 
 def by_hand(**options: object) -> VCTree:
-    net = VCTree(2, 1, 1, 1, TWO, vectors=torch.tensor([[0.5], [-0.5]]), **options).eval()
+    net = VCTree(HeadSizes(2, 1, 1, 1, TWO), vectors=torch.tensor([[0.5], [-0.5]]), **options).eval()
     pass_through(net.objects.looks)
     pass_through(net.pairs.looks)
     for silent in (net.objects.place[2], net.scores.label, net.scores.place[0], net.scores.overlap[0]):
@@ -202,7 +202,7 @@ def test_a_better_tree_becomes_likelier() -> None:
 def test_reinforcement_trains_the_scores_alone() -> None:
     torch.manual_seed(0)
     rewards = Rewards(0.0, 1.0, 2.0, 3.0)
-    net = VCTree(4, 3, 5, 6, TINY, mode="sgdet", tree="reinforced", reward=rewards, samples=3)
+    net = VCTree(HeadSizes(4, 3, 5, 6, TINY), mode="sgdet", tree="reinforced", reward=rewards, samples=3)
     graph = together(random_graph(1, 5, 20), random_graph(2, 4, 12), random_graph(3, 2, 2))
     assert {name.split(".")[0] for name, p in net.named_parameters() if p.requires_grad} == {"scores"}
     said = net(graph)
@@ -211,7 +211,7 @@ def test_reinforcement_trains_the_scores_alone() -> None:
     said.extra.backward()
     assert all(p.grad is not None for p in net.scores.parameters())
     assert net.eval()(graph).extra is None and len(rewards.shown) == 4
-    plain = VCTree(4, 3, 5, 6, TINY, mode="sgdet")
+    plain = VCTree(HeadSizes(4, 3, 5, 6, TINY), mode="sgdet")
     plain.load_state_dict(net.state_dict())  # the second stage starts from the first's weights
     pair = replace(random_graph(3, 2, 2), targets=torch.tensor([1, 0]))
     assert net.train()(pair).extra.item() == 0  # two objects have but one tree
@@ -230,7 +230,7 @@ def same(one: HeadOutput, other: HeadOutput, pairs: slice, objects: slice) -> No
 @pytest.mark.parametrize("mode", ["predcls", "sgdet"])
 def test_images_do_not_hear_each_other(mode: str) -> None:
     torch.manual_seed(0)
-    net = VCTree(4, 3, 5, 6, TINY, mode=mode).eval()
+    net = VCTree(HeadSizes(4, 3, 5, 6, TINY), mode=mode).eval()
     first, second = random_graph(1, 3, 6), random_graph(2, 6, 17)
     both = net(together(first, second))
     same(net(first), both, slice(0, 6), slice(0, 3))
@@ -240,14 +240,14 @@ def test_images_do_not_hear_each_other(mode: str) -> None:
 
 def test_order_of_the_list_does_not_matter() -> None:
     torch.manual_seed(0)
-    net = VCTree(4, 3, 5, 6, TINY).eval()
+    net = VCTree(HeadSizes(4, 3, 5, 6, TINY)).eval()
     graph = random_graph(1, 5, 12)
     other, places = reordered(graph, torch.tensor([3, 0, 4, 2, 1]))
     torch.testing.assert_close(net(other).predicates, net(graph).predicates[places], atol=1e-5, rtol=1e-5)
 
 
 def test_images_without_pairs_or_objects() -> None:
-    net = VCTree(4, 3, 5, 6, TINY, mode="sgdet").eval()
+    net = VCTree(HeadSizes(4, 3, 5, 6, TINY), mode="sgdet").eval()
     empty = replace(together(random_graph(1, 3, 6), random_graph(2, 0, 0)), sizes=torch.ones(3, 2) * 100)
     assert net(empty).predicates.shape == (6, 4)
     nobody = net(random_graph(2, 0, 0))
@@ -256,14 +256,14 @@ def test_images_without_pairs_or_objects() -> None:
 
 def test_labels_are_drawn_in_training_and_best_otherwise() -> None:
     torch.manual_seed(0)
-    net = VCTree(4, 3, 5, 6, TINY, mode="sgdet")
+    net = VCTree(HeadSizes(4, 3, 5, 6, TINY), mode="sgdet")
     logits = torch.tensor([[0.0, 0.0, -100.0, -100.0]] * 200)
     drawn = net._choose(logits, torch.arange(200))
     assert 70 < int((drawn == 0).sum()) < 130 and int(drawn.max()) == 1
     logits = logits + torch.tensor([0, 1, 0, 0])
     assert net.eval()._choose(logits, torch.arange(200)).unique().tolist() == [1]
     # names that are drawn would hide which tree is better
-    second_stage = VCTree(4, 3, 5, 6, TINY, mode="sgdet", tree="reinforced", reward=Rewards(0.0)).train()
+    second_stage = VCTree(HeadSizes(4, 3, 5, 6, TINY), mode="sgdet", tree="reinforced", reward=Rewards(0.0)).train()
     assert second_stage._choose(logits, torch.arange(200)).unique().tolist() == [1]
 
 
@@ -271,7 +271,7 @@ def test_labels_are_drawn_in_training_and_best_otherwise() -> None:
 def test_every_parameter_learns(mode: str) -> None:
     torch.manual_seed(0)
     graph = together(random_graph(1, 5, 20), random_graph(2, 4, 12))
-    net = VCTree(4, 3, 5, 6, TINY, mode=mode, frequency=torch.zeros(4, 4, 4))
+    net = VCTree(HeadSizes(4, 3, 5, 6, TINY), mode=mode, frequency=torch.zeros(4, 4, 4))
     said = net(graph)
     loss = cross_entropy(said.predicates, graph.targets) + said.extra
     if said.objects is not None:
@@ -281,7 +281,7 @@ def test_every_parameter_learns(mode: str) -> None:
 
 def test_the_tree_loss_stays_with_the_scores() -> None:
     torch.manual_seed(0)
-    net = VCTree(4, 3, 5, 6, TINY)
+    net = VCTree(HeadSizes(4, 3, 5, 6, TINY))
     missed = untrained(net, net(random_graph(1, 5, 20)).extra)
     assert {name for name, _ in net.named_parameters() if not name.startswith("scores.")} <= missed
     assert not any(name.startswith("scores.") for name in missed - AHEAD)
@@ -290,7 +290,8 @@ def test_the_tree_loss_stays_with_the_scores() -> None:
 def test_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """The published 58.5 M with 28.1 M of feature extractors, which are the encoders here and the provider's RoIs."""
     monkeypatch.setattr(nn.init, "orthogonal_", nn.init.zeros_)  # quicker, and as many
-    net = VCTree(134, 56, 1, 1, PRESETS["paper"], mode="sgdet")  # 133 classes and the public code's background
+    paper = HeadSizes(134, 56, 1, 1, PRESETS["paper"])  # 133 classes and the public code's background
+    net = VCTree(paper, mode="sgdet")
 
     def both_ways(width: int) -> int:
         down, up = 6 * 256 * (width + 1) + 5 * 256 * 257, 7 * 256 * (width + 1) + 2 * 6 * 256 * 257
@@ -310,7 +311,7 @@ def test_size(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_same_seed_gives_the_same_bits() -> None:
     def run() -> Tensor:
         torch.manual_seed(5)
-        return VCTree(4, 3, 5, 6, TINY, mode="sgdet")(random_graph(1, 4, 12)).predicates
+        return VCTree(HeadSizes(4, 3, 5, 6, TINY), mode="sgdet")(random_graph(1, 4, 12)).predicates
 
     assert torch.equal(run(), run())
 
@@ -328,9 +329,9 @@ def test_the_same_seed_gives_the_same_bits() -> None:
 )
 def test_bad_options(options: dict, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        VCTree(4, 3, 5, 6, TINY, **options)
+        VCTree(HeadSizes(4, 3, 5, 6, TINY), **options)
 
 
 def test_one_number_cannot_go_both_ways() -> None:
     with pytest.raises(ConfigError, match=r"hidden = 1: expected at least 2"):
-        VCTree(4, 3, 5, 6, replace(TINY, hidden=1))
+        VCTree(HeadSizes(4, 3, 5, 6, replace(TINY, hidden=1)))

@@ -61,12 +61,29 @@ def test_several_moments_at_once_are_those_one_by_one(city: City) -> None:
 
 @pytest.mark.parametrize("pano", [False, True])
 def test_a_camera_misses_nobody_whom_it_can_see(city: City, pano: bool) -> None:
-    camera = Camera("plain", 70, 1.5, (1.0, 1.0, 1.0), 1.0, 0.0, 0.0)
+    camera = Camera("plain", 70, height=1.5, gain=(1.0, 1.0, 1.0), gamma=1.0, noise=0.0, vignette=0.0)
     shots = [
-        Shot("k", "kirinaka", "w", "s", 0, 150.0 + 25 * k, 250.0 - 10 * k, 80.0 * k, NOON + 60 * k, DAY, camera,
-             "clear", "summer", False, "Forward", pano, "resident")
+        Shot(
+            "k",
+            "kirinaka",
+            walker="w",
+            sequence="s",
+            frame=0,
+            x=150.0 + 25 * k,
+            y=250.0 - 10 * k,
+            heading=80.0 * k,
+            time=NOON + 60 * k,
+            date=DAY,
+            camera=camera,
+            weather="clear",
+            season="summer",
+            night=False,
+            direction="Forward",
+            pano=pano,
+            role="resident",
+        )
         for k in range(12)
-    ]  # fmt: skip
+    ]
     eyes = [eye_for(shot, 96, 128) for shot in shots]
     moments = [life.Moment(shot.x, shot.y, shot.time, shot.date) for shot in shots]
     before, after = life.crowds(city, moments), life.crowds(city, moments, sight=partial(in_sight, eyes))
@@ -83,7 +100,7 @@ def test_no_scene_reaches_farther_than_its_play_says() -> None:
     for play, (scenes, _) in PLAYS.items():
         for scene in scenes:
             for age in rng.uniform(0, 300, 20).tolist():
-                cast = Cast(0, 0.0, 0.0, 0.0, age, 9, 6.0, rng.random(32).tolist())
+                cast = Cast(0, 0.0, y=0.0, heading=0.0, age=age, partner=9, room=6.0, dice=rng.random(32).tolist())
                 scene(cast)
                 room = 6.0 if play == "crossing" else 0.0
                 for thing in cast.things:
@@ -100,7 +117,7 @@ def test_two_cameras_see_the_same_people(city: City) -> None:
 
 
 def test_a_smaller_circle_shows_a_part_of_a_larger_one(city: City) -> None:
-    near, far = (by_id(life.crowd(city, 250, 250, NOON, DAY, radius)) for radius in (30, 90))
+    near, far = (by_id(life.crowd(city, 250, 250, time=NOON, date=DAY, radius=radius)) for radius in (30, 90))
     assert near.items() <= far.items()
     assert len(near) < len(far)
 
@@ -110,7 +127,9 @@ def test_who_walks_goes_on_and_no_one_leaps(city: City) -> None:
     size = max(city.width, city.height)
     moved, kept, total = [], 0, 0
     for time in np.arange(NOON, NOON + 300, 20.0):
-        before, after = (by_id(life.crowd(city, size / 2, size / 2, t, DAY, size)) for t in (time, time + 1))
+        before, after = (
+            by_id(life.crowd(city, size / 2, size / 2, time=t, date=DAY, radius=size)) for t in (time, time + 1)
+        )
         people = {key: thing for key, thing in before.items() if thing.kind == "person"}
         total += len(people)
         kept += len(people.keys() & after.keys())
@@ -128,7 +147,7 @@ def test_who_walks_goes_on_and_no_one_leaps(city: City) -> None:
 
 
 def test_vehicles_go_on_at_their_speed_and_keep_to_the_right_half_of_the_road(city: City) -> None:
-    before, after = (by_id(life.crowd(city, 250, 250, t, DAY, 200)) for t in (NOON, NOON + 0.5))
+    before, after = (by_id(life.crowd(city, 250, 250, time=t, date=DAY, radius=200)) for t in (NOON, NOON + 0.5))
     cars = [key for key in before.keys() & after.keys() if before[key].kind in ("car", "bus", "truck")]
     assert len(cars) > 5
     for key in cars:
@@ -219,13 +238,19 @@ def test_what_happens_is_long_tailed_and_of_all_kinds(day: list[tuple[Thing, ...
 
 def test_noon_is_busy_and_the_early_morning_is_not(city: City) -> None:
     size = max(city.width, city.height)
-    early, noon = (len(life.crowd(city, size / 2, size / 2, hour * 3600, DAY, size)) for hour in (5.5, 12.5))
+    early, noon = (
+        len(life.crowd(city, size / 2, size / 2, time=hour * 3600, date=DAY, radius=size)) for hour in (5.5, 12.5)
+    )
     assert 20 < early < 0.25 * noon
 
 
 def test_squares_are_busier_than_streets(city: City) -> None:
     def people(x: float, y: float) -> int:
-        return sum(t.kind == "person" for k in range(12) for t in life.crowd(city, x, y, NOON + 300 * k, DAY, 25))
+        return sum(
+            t.kind == "person"
+            for k in range(12)
+            for t in life.crowd(city, x, y, time=NOON + 300 * k, date=DAY, radius=25)
+        )
 
     squares = [people(square.x, square.y) for square in city.squares]
     rng = np.random.default_rng(0)

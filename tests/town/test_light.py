@@ -8,7 +8,7 @@ import pytest
 from wayfare.town.camera.light import develop, light_for, sun_at
 from wayfare.town.model import Camera, Shot
 
-NEUTRAL = Camera("neutral", 90, 1.5, (1.0, 1.0, 1.0), 1.0, 0.0, 0.0)
+NEUTRAL = Camera("neutral", 90, height=1.5, gain=(1.0, 1.0, 1.0), gamma=1.0, noise=0.0, vignette=0.0)
 
 
 def shot(**changes: object) -> Shot:
@@ -74,28 +74,28 @@ def test_highlights_saturate_softly() -> None:
 
 
 def test_gain_and_gamma() -> None:
-    warm = Camera("warm", 90, 1.5, (1.2, 1.0, 0.8), 1.0, 0.0, 0.0)
+    warm = Camera("warm", 90, height=1.5, gain=(1.2, 1.0, 0.8), gamma=1.0, noise=0.0, vignette=0.0)
     assert picture(0.5, warm)[0, 0].tolist() == [153, 128, 102]
-    hard = Camera("hard", 90, 1.5, (1.0, 1.0, 1.0), 2.0, 0.0, 0.0)
+    hard = Camera("hard", 90, height=1.5, gain=(1.0, 1.0, 1.0), gamma=2.0, noise=0.0, vignette=0.0)
     assert (picture(0.5, hard) == 64).all()  # 255 x 0.5^2 = 63.75
 
 
 def test_vignette_darkens_the_corners_by_its_amount() -> None:
-    dark_corners = Camera("cheap", 90, 1.5, (1.0, 1.0, 1.0), 1.0, 0.0, 0.4)
+    dark_corners = Camera("cheap", 90, height=1.5, gain=(1.0, 1.0, 1.0), gamma=1.0, noise=0.0, vignette=0.4)
     seen = picture(0.5, dark_corners, side=64)
     assert seen[32, 32, 0] == pytest.approx(127.5, abs=1)
     assert seen[0, 0, 0] == pytest.approx(127.5 * 0.6, abs=2)
 
 
 def test_noise_has_the_camera_s_strength_and_doubles_at_night() -> None:
-    noisy = Camera("noisy", 90, 1.5, (1.0, 1.0, 1.0), 1.0, 6.0, 0.0)
+    noisy = Camera("noisy", 90, height=1.5, gain=(1.0, 1.0, 1.0), gamma=1.0, noise=6.0, vignette=0.0)
     assert picture(0.5, noisy, side=128).std() == pytest.approx(6, rel=0.05)
     assert picture(0.5, noisy, dark=1.0, side=128).std() == pytest.approx(12, rel=0.05)
 
 
 def test_noise_follows_from_the_seed() -> None:
-    noisy = Camera("noisy", 90, 1.5, (1.0, 1.0, 1.0), 1.0, 6.0, 0.0)
+    noisy = Camera("noisy", 90, height=1.5, gain=(1.0, 1.0, 1.0), gamma=1.0, noise=6.0, vignette=0.0)
     light = np.full((3, 256), 0.5, np.float32)
-    one, same, other = (develop(light.copy(), noisy, 0.0, 16, 16, seed) for seed in (99, 99, 7 << 20))
+    one, same, other = (develop(light.copy(), noisy, 0.0, height=16, width=16, seed=seed) for seed in (99, 99, 7 << 20))
     assert (one == same).all()
     assert (one != other).any()

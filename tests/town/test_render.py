@@ -22,7 +22,7 @@ from wayfare.town.site import SIZES
 from wayfare.town.words import SIGHTS, THING_CLASSES
 
 MIDDLE = 100.0  # where the toy town's camera stands, both ways
-CAMERA = Camera("plain", 90, 1.5, (1.0, 1.0, 1.0), 1.0, 0.0, 0.0)
+CAMERA = Camera("plain", 90, height=1.5, gain=(1.0, 1.0, 1.0), gamma=1.0, noise=0.0, vignette=0.0)
 FLAT = 2  # the seed of a style whose walls end in a straight line
 
 
@@ -34,29 +34,77 @@ def toy(
     rows = np.array(walls, np.float32).reshape(-1, 5) + np.array([MIDDLE] * 4 + [0], np.float32)
     count = len(rows)
     return City(
-        name, "Europe", 48.0, 10.0, 7, 200.0, 200.0, (District("Toy", 0, 0, 200, 200, FLAT),), (),
-        rows, np.arange(count, dtype=np.int32), np.arange(count, dtype=np.int64) + 5, np.zeros(count, np.int32),
-        np.full((400, 400), GROUND.index(ground), np.uint8), 0.5,
-        np.zeros((0, 2), np.float32), np.zeros((0, 2), np.int32), np.zeros(0, bool), tuple(things),
-    )  # fmt: skip
+        name,
+        "Europe",
+        latitude=48.0,
+        longitude=10.0,
+        seed=7,
+        width=200.0,
+        height=200.0,
+        districts=(District("Toy", 0, 0, x1=200, y1=200, style=FLAT),),
+        squares=(),
+        walls=rows,
+        wall_building=np.arange(count, dtype=np.int32),
+        wall_look=np.arange(count, dtype=np.int64) + 5,
+        wall_district=np.zeros(count, np.int32),
+        ground=np.full((400, 400), GROUND.index(ground), np.uint8),
+        cell=0.5,
+        nodes=np.zeros((0, 2), np.float32),
+        edges=np.zeros((0, 2), np.int32),
+        edge_road=np.zeros(0, bool),
+        things=tuple(things),
+    )
 
 
 def thing(
-    kind: str, x: float, y: float, heading: float = 0.0, look: int = 4, size: tuple[float, float, float] | None = None,
-    number: int = 1, doing: tuple[str, int] | None = None, z: float = 0.0,
-) -> Thing:  # fmt: skip
+    kind: str,
+    x: float,
+    y: float,
+    heading: float = 0.0,
+    look: int = 4,
+    size: tuple[float, float, float] | None = None,
+    number: int = 1,
+    doing: tuple[str, int] | None = None,
+    z: float = 0.0,
+) -> Thing:
     """A thing so far east and north of the camera."""
     width, depth, height = size or SIZES[kind]
-    return Thing(number, kind, MIDDLE + x, MIDDLE + y, z, width, depth, height, heading, look, doing)
+    return Thing(
+        number,
+        kind,
+        MIDDLE + x,
+        MIDDLE + y,
+        z=z,
+        width=width,
+        depth=depth,
+        height=height,
+        heading=heading,
+        look=look,
+        doing=doing,
+    )
 
 
 def shot(**changes: object) -> Shot:
     """To the north at noon in June."""
     values: dict[str, object] = {
-        "key": "k", "city": "toy", "walker": "w", "sequence": "s", "frame": 0, "x": MIDDLE, "y": MIDDLE,
-        "heading": 0.0, "time": 43200.0, "date": "2024-06-21", "camera": CAMERA, "weather": "clear",
-        "season": "summer", "night": False, "direction": "Forward", "pano": False, "role": "resident",
-    }  # fmt: skip
+        "key": "k",
+        "city": "toy",
+        "walker": "w",
+        "sequence": "s",
+        "frame": 0,
+        "x": MIDDLE,
+        "y": MIDDLE,
+        "heading": 0.0,
+        "time": 43200.0,
+        "date": "2024-06-21",
+        "camera": CAMERA,
+        "weather": "clear",
+        "season": "summer",
+        "night": False,
+        "direction": "Forward",
+        "pano": False,
+        "role": "resident",
+    }
     return Shot(**{**values, **changes})  # type: ignore[arg-type]
 
 
@@ -289,7 +337,7 @@ def test_every_kind_is_drawn(kind: str) -> None:
     away, z = max(1.4 * max(size), 1.6) + 0.4, 1.2 if size[2] < 1 else 0.0
     views = []
     for heading, look in ((20.0, 1), (130.0, 8)):
-        one = thing(kind, 0, away, heading, look, size, z=z)
+        one = thing(kind, 0, away, heading=heading, look=look, size=size, z=z)
         views.append(render.view(toy(things=[one]), shot(), 192, 256))
     for view in views:
         assert mask(view, kind).sum() > 40
@@ -392,7 +440,7 @@ def test_snow_is_white_and_leaves_follow_the_season() -> None:
 def test_the_camera_s_gain_colours_the_picture() -> None:
     city = toy([(-5, 10, 5, 10, 6.5)])
     plain = render.view(city, shot()).pixels.reshape(-1, 3).mean(0)
-    warm = Camera("warm", 90, 1.5, (1.2, 1.0, 0.8), 1.0, 0.0, 0.0)
+    warm = Camera("warm", 90, height=1.5, gain=(1.2, 1.0, 0.8), gamma=1.0, noise=0.0, vignette=0.0)
     seen = render.view(city, shot(camera=warm)).pixels.reshape(-1, 3).mean(0)
     assert seen[0] > 1.08 * plain[0]
     assert seen[1] == pytest.approx(plain[1])
@@ -401,7 +449,7 @@ def test_the_camera_s_gain_colours_the_picture() -> None:
 
 def test_two_cameras_see_the_same_scene() -> None:
     city = toy([(-5, 10, 5, 10, 6.5)], [thing("car", 1, 7, 40.0)])
-    other = Camera("other", 90, 1.5, (0.9, 1.0, 1.1), 1.1, 5.0, 0.2)
+    other = Camera("other", 90, height=1.5, gain=(0.9, 1.0, 1.1), gamma=1.1, noise=5.0, vignette=0.2)
     one, two = render.view(city, shot()), render.view(city, shot(camera=other))
     assert (one.segments == two.segments).all()
     assert (one.pixels != two.pixels).mean() > 0.9
@@ -429,7 +477,7 @@ print(digest(render.view(*crowded())))
 def crowded() -> tuple[City, Shot]:
     kinds = ("car", "person", "tree", "bench", "temple", "dog", "street lamp", "umbrella")
     things = [thing(kind, 3.0 * k - 10, 9 + 2.5 * k, 40.0 * k, look=31 * k, number=k) for k, kind in enumerate(kinds)]
-    noisy = Camera("noisy", 80, 1.5, (1.0, 0.95, 1.05), 1.05, 5.0, 0.2)
+    noisy = Camera("noisy", 80, height=1.5, gain=(1.0, 0.95, 1.05), gamma=1.05, noise=5.0, vignette=0.2)
     return toy([(-15, 30, 15, 30, 12)], things), shot(camera=noisy, weather="rain", time=64000.0)
 
 

@@ -16,7 +16,7 @@ from wayfare.town.relations import ItemRelation, candidates, choose
 from wayfare.town.tags import WORDS, write
 from wayfare.town.truth import ATTRIBUTES, LABELS, TAGS, describe, two_level
 
-CAMERA = Camera("Pocket 1", 70.0, 1.6, (1.0, 1.0, 1.0), 1.0, 2.0, 0.1)
+CAMERA = Camera("Pocket 1", 70.0, height=1.6, gain=(1.0, 1.0, 1.0), gamma=1.0, noise=2.0, vignette=0.1)
 SHOT = Shot(
     key="k" * 22, city="New Aldmoor", walker="walker-1", sequence="s" * 22, frame=0, x=0.0, y=0.0, heading=0.0,
     time=12 * 3600.0, date="2024-04-21", camera=CAMERA, weather="clear", season="spring", night=False,
@@ -32,7 +32,11 @@ SURFACES = {
 
 
 def thing(number: int, kind: str, distance: float, doing: tuple[str, int] | None = None, z: float = 0.0) -> PicturePart:
-    return PicturePart(kind, Thing(number, kind, 0.0, 0.0, z, 1.0, 1.0, 1.0, 0.0, number, doing), distance)
+    return PicturePart(
+        kind,
+        Thing(number, kind, 0.0, 0.0, z=z, width=1.0, depth=1.0, height=1.0, heading=0.0, look=number, doing=doing),
+        distance,
+    )
 
 
 def picture(art: str, scale: int = 4, colour: tuple[int, int, int] = (90, 90, 90), **things: PicturePart) -> View:
@@ -358,7 +362,7 @@ def test_who_does_something_else_stands_walks_or_runs_as_well() -> None:
     crossing = picture(
         "ssXss rrXrr rrrrr",
         X=thing(1, "person", 9.0, ("crossing", -1))._replace(
-            thing=Thing(1, "person", 0, 0, 0, 1, 1, 1.7, 0, 0, ("crossing", -1))
+            thing=Thing(1, "person", 0, 0, z=0, width=1, depth=1, height=1.7, heading=0, look=0, doing=("crossing", -1))
         ),
     )
     assert {("person", "crossing", "road"), ("person", "walking on", "road")} <= holds(crossing)

@@ -27,7 +27,10 @@ PLACES = (("quellmar", 0), ("wirrabeck", 1))  # one on each side of the equator
 @pytest.fixture(scope="module")
 def towns() -> list[tuple[City, Walkers]]:
     cities = [map.build(name, seed, 6) for name, seed in PLACES]
-    return [(city, population(city, 40, 20, 10, 4, 1000, seed)) for city, (_, seed) in zip(cities, PLACES)]
+    return [
+        (city, population(city, 40, tourists=20, vehicles=10, signage=4, shots=1000, seed=seed))
+        for city, (_, seed) in zip(cities, PLACES)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -71,10 +74,26 @@ def corner() -> City:
     nodes = np.array([[10, 10], [110, 10], [110, 60]], np.float32)
     edges = np.array([[0, 1], [1, 2]], np.int32)
     return City(
-        "corner", "Europe", 50.0, 10.0, 0, 120.0, 70.0, (), (), np.zeros((0, 5), np.float32), np.zeros(0, np.int32),
-        np.zeros(0, np.int64), np.zeros(0, np.int32), np.full((140, 240), GROUND.index("pavement"), np.uint8), 0.5,
-        nodes, edges, np.zeros(2, bool), (),
-    )  # fmt: skip
+        "corner",
+        "Europe",
+        latitude=50.0,
+        longitude=10.0,
+        seed=0,
+        width=120.0,
+        height=70.0,
+        districts=(),
+        squares=(),
+        walls=np.zeros((0, 5), np.float32),
+        wall_building=np.zeros(0, np.int32),
+        wall_look=np.zeros(0, np.int64),
+        wall_district=np.zeros(0, np.int32),
+        ground=np.full((140, 240), GROUND.index("pavement"), np.uint8),
+        cell=0.5,
+        nodes=nodes,
+        edges=edges,
+        edge_road=np.zeros(2, bool),
+        things=(),
+    )
 
 
 def test_an_outing_by_hand() -> None:
@@ -128,10 +147,10 @@ def test_the_shape_of_a_population(towns: list[tuple[City, Walkers]]) -> None:
 
 
 def test_the_same_seed_gives_the_same_people_and_others_do_not_change_them(village: City) -> None:
-    one, again = (population(village, 6, 4, 2, 1, 60, 5) for _ in range(2))
+    one, again = (population(village, 6, tourists=4, vehicles=2, signage=1, shots=60, seed=5) for _ in range(2))
     assert one.positions.tobytes() == again.positions.tobytes() and one.shots == again.shots
-    assert population(village, 6, 4, 2, 1, 60, 6).shots != one.shots
-    more = population(village, 9, 4, 2, 1, 60, 5)
+    assert population(village, 6, tourists=4, vehicles=2, signage=1, shots=60, seed=6).shots != one.shots
+    more = population(village, 9, tourists=4, vehicles=2, signage=1, shots=60, seed=5)
     kept = [more.names.index(name) for name in one.names]
     assert more.positions[:, kept].tobytes() == one.positions.tobytes()
 
@@ -140,8 +159,10 @@ def test_any_mix_of_walkers_will_do(village: City) -> None:
     counts = {(0, 0, 0, 0): 0, (1, 0, 0, 0): 25, (0, 1, 0, 0): 25, (0, 0, 1, 0): 25, (0, 0, 0, 1): 0}
     for mix, expected in counts.items():
         assert len(population(village, *mix, 25, 0).shots) == expected  # signage has no camera
-    assert population(village, 1, 1, 1, 1, 0, 0).shots == ()
-    assert len(population(map.build("mbelenga", 3, 2), 2, 2, 1, 1, 20, 3).shots) == 20
+    assert population(village, 1, tourists=1, vehicles=1, signage=1, shots=0, seed=0).shots == ()
+    assert (
+        len(population(map.build("mbelenga", 3, 2), 2, tourists=2, vehicles=1, signage=1, shots=20, seed=3).shots) == 20
+    )
 
 
 def test_everyone_is_in_the_city_on_their_ground_and_in_no_building(towns: list[tuple[City, Walkers]]) -> None:
@@ -203,7 +224,14 @@ def test_contacts_are_of_the_order_of_those_on_a_campus(towns: list[tuple[City, 
 
 def as_traces(people: Walkers) -> traces.Traces:
     return traces.Traces(
-        people.names, people.slot, people.start, people.date, people.positions, people.stationary, (0.0, 0.0), False
+        people.names,
+        people.slot,
+        start=people.start,
+        date=people.date,
+        positions=people.positions,
+        stationary=people.stationary,
+        origin=(0.0, 0.0),
+        geographic=False,
     )
 
 
@@ -250,7 +278,7 @@ def test_the_camera_points_where_its_direction_says(towns: list[tuple[City, Walk
 
 def test_cameras_turn_to_people_who_do_something(monkeypatch: pytest.MonkeyPatch) -> None:
     def person(x: float, y: float, doing: str) -> Thing:
-        return Thing(0, "person", x, y, 0, 0.5, 0.3, 1.7, 0, 0, (doing, -1))
+        return Thing(0, "person", x, y, z=0, width=0.5, depth=0.3, height=1.7, heading=0, look=0, doing=(doing, -1))
 
     crowd = [person(13, 14, "eating"), person(10, 14, "walking on"), person(10, 2, "kicking"), person(11, 10, "eating")]
     monkeypatch.setattr(photographing.life, "crowds", lambda _, moments, *__: [tuple(crowd)] * len(moments))
@@ -266,7 +294,11 @@ def test_cameras_turn_to_people_who_do_something(monkeypatch: pytest.MonkeyPatch
 
 
 def test_no_sight_is_left_out_where_there_are_few(village: City) -> None:
-    shots = [shot for shot in population(village, 0, 6, 0, 0, 36, 0).shots if shot.role == "tourist"]
+    shots = [
+        shot
+        for shot in population(village, 0, tourists=6, vehicles=0, signage=0, shots=36, seed=0).shots
+        if shot.role == "tourist"
+    ]
     assert len(village.squares) == 3
     for square in village.squares:
         aims = [np.degrees(np.arctan2(square.x - shot.x, square.y - shot.y)) - shot.heading for shot in shots]
@@ -351,9 +383,9 @@ def test_cameras_differ_clearly() -> None:
 
 def test_it_is_quick(village: City) -> None:
     city = map.build("fairhollow", 0, 6)
-    population(village, 1, 1, 1, 1, 10, 0)  # imports
+    population(village, 1, tourists=1, vehicles=1, signage=1, shots=10, seed=0)  # imports
     start = time.process_time()
-    population(city, 34, 18, 8, 4, 1000, 0)
+    population(city, 34, tourists=18, vehicles=8, signage=4, shots=1000, seed=0)
     assert time.process_time() - start < 3  # about 0.7 s on a free machine
 
 

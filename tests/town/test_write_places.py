@@ -21,10 +21,10 @@ from wayfare.town.model import Camera, Photo, Shot, Truth, View
 from wayfare.town.write import msls as write_msls
 from wayfare.town.write import photos as write_photos
 
-CAMERA = Camera("Aurora 5", 70.0, 1.6, (1.0, 1.0, 1.0), 1.0, 1.0, 0.1)
+CAMERA = Camera("Aurora 5", 70.0, height=1.6, gain=(1.0, 1.0, 1.0), gamma=1.0, noise=1.0, vignette=0.1)
 CITIES = {"norr": (59.3, 18.0), "sur": (-33.4, -70.6)}  # north-east and south-west: all signs occur
 VIEW = View(np.zeros((8, 16, 3), np.uint8), np.zeros((8, 16), np.int16), (), ())
-TRUTH = Truth((), (), (), (), (), np.zeros((8, 16), np.int16))
+TRUTH = Truth((), (), (), labels=(), attributes=(), segments=np.zeros((8, 16), np.int16))
 
 
 def jpeg(number: int) -> bytes:

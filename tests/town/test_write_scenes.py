@@ -32,7 +32,7 @@ from wayfare.town.write import psg as write_psg
 from wayfare.town.write.crops import held_out, square_crop
 
 HEIGHT, WIDTH = 48, 64
-CAMERA = Camera("phone", 70.0, 1.6, (1.0, 1.0, 1.0), 1.0, 0.0, 0.0)
+CAMERA = Camera("phone", 70.0, height=1.6, gain=(1.0, 1.0, 1.0), gamma=1.0, noise=0.0, vignette=0.0)
 WRITERS = (write_psg, write_mirflickr, write_fashion, write_celeba, write_cifar)
 COLOURS = {kind: (5 * place, 255 - 5 * place, 37 * place % 256) for place, kind in enumerate(CLASSES)}
 

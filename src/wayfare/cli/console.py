@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
 
 from wayfare.core.errors import ConfigError
-from wayfare.pages.tables import human_bytes, human_seconds
+from wayfare.pages.tables import human_bytes, human_seconds, number, plain
+
+Show = Callable[[str, int, int | None], None]  # what is being done, how far, of how many
+_MOST_LISTED = 20  # lines of what was left out, and of notes
 
 out = Console()
 err = Console(stderr=True)
@@ -61,6 +67,31 @@ def answer(result: dict[str, Any], as_json: bool, *shown: Any) -> None:
     else:
         for item in shown:
             out.print(item)
+
+
+def plain_table(title: str) -> Table:
+    """An empty table under a title that may hold anything, such as the name of a file."""
+    return Table(
+        title=Text(plain(title)), box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False
+    )
+
+
+def list_notes(lines: Sequence[str]) -> None:
+    """Print notes on standard error, and how many more there are where they are many."""
+    for line in lines[:_MOST_LISTED]:
+        err.print(Text(plain(line, 1000), style="yellow"), soft_wrap=True)
+    if len(lines) > _MOST_LISTED:
+        err.print(f"and {number(len(lines) - _MOST_LISTED)} more", style="yellow")
+
+
+@contextmanager
+def progress_bar(text: str, *columns: ProgressColumn, transient: bool = False) -> Iterator[Show]:
+    """A bar on standard error that the function it gives moves; by default with counts and the time left."""
+    columns = columns or (MofNCompleteColumn(), TimeRemainingColumn())
+    shown = (TextColumn("{task.description}"), BarColumn(), *columns)
+    with Progress(*shown, console=err, transient=transient) as progress:
+        bar = progress.add_task(text, total=None)
+        yield lambda text, done, total: progress.update(bar, description=text, completed=done, total=total or None)
 
 
 def parse_settings(pairs: list[str] | None) -> dict[str, Any]:

@@ -18,7 +18,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from wayfare.cli.console import Json, answer, err, out
+from wayfare.cli.console import Json, answer, err, out, progress_bar
+from wayfare.pages.page import several
 
 if TYPE_CHECKING:
     from wayfare.io.findings import Findings
@@ -100,14 +101,9 @@ def show(
     """
     from wayfare.gallery import gather
     from wayfare.pages.dataset import write_dataset
-    from wayfare.pages.page import several
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=err, transient=True) as progress:
-        bar = progress.add_task(f"looking at {path}", total=None)
-        collection = gather(
-            path, lambda text, done, total: progress.update(bar, description=text, completed=done, total=total)
-        )
+    with progress_bar(f"looking at {path}", MofNCompleteColumn(), transient=True) as progress:
+        collection = gather(path, progress)
     name = f"{collection.title}-data.html"
     page = write_dataset(collection, Path(name) if out is None else out / name if out.is_dir() else out)
     wrong = sum(found.problem_count for found in collection.sets)
@@ -130,10 +126,8 @@ def get(
     """
     from wayfare.downloads import cifar10
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=err) as progress:
-        bar = progress.add_task("starting", total=None)
-        folder = cifar10(lambda text, done, total: progress.update(bar, description=text, completed=done, total=total))
+    with progress_bar("starting", DownloadColumn(), TransferSpeedColumn()) as progress:
+        folder = cifar10(progress)
     answer({"name": name.value, "path": str(folder)}, json, f"{name.value} is in {folder}")
 
 

@@ -14,6 +14,7 @@ from rich.table import Table
 from wayfare.cli.console import Json, Watch, answer, err, interruptible, watching
 from wayfare.cli.runs import Engine, Workers
 from wayfare.engines import open_engine
+from wayfare.pages.record import Record
 from wayfare.pages.tables import human_seconds
 from wayfare.papers.files import recipe_path
 
@@ -74,7 +75,6 @@ class _Screen:
 def _table(result: dict[str, Any]) -> Table:
     """The main figure of each task, each way of learning a column."""
     from wayfare.demo.page_words import DEMO_TASKS, TaskResult, points
-    from wayfare.pages.record import Record
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="out of 100", title_justify="left")
     for name in ("", "before training", "each alone", "federated", "all data pooled"):

@@ -11,9 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from wayfare.cli.console import Json, Settings, Watch, answer, err, interruptible, out, parse_settings
-from wayfare.cli.federation_view import status_of, view, watched
+from wayfare.cli.federation_view import view, watched
 from wayfare.cli.runs import fresh_folder
 from wayfare.core.errors import ConfigError, WayfareError
+from wayfare.deploy.status import status_of
 from wayfare.pages.record import Record
 from wayfare.pages.tables import run_table
 from wayfare.papers.files import recipe_path

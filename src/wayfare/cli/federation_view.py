@@ -1,8 +1,7 @@
-"""A federation's state for people: rounds, nodes, bytes; from the run folder alone, so that anybody there can look."""
+"""A federation's state for people: rounds, nodes, bytes."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,76 +12,17 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from wayfare.core.errors import StoreError, WayfareError
-from wayfare.pages.record import Record
+from wayfare.core.errors import WayfareError
+from wayfare.deploy.status import status_of
 from wayfare.pages.tables import human_bytes, human_seconds, plain
 
 _COLUMNS = {"device": "device", "name": "name", "samples": "samples", "replies": "replies", "now": "this round",
             "refused": "refused", "reason": "last reason"}  # fmt: skip
 _NUMBERS = ("samples", "replies", "refused")
-_NODE = {"device", "name", "samples"}  # what is known of each
-
-
-def status_of(run: Path) -> dict[str, Any]:
-    """What is known of a federation."""
-    nodes = run / "flower" / "nodes.json"
-    if not nodes.exists():
-        raise StoreError(f"{run} is not a federation, or no node has joined yet")
-    record, heard = Record.read(run), _heard(run / "flower" / "events.jsonl")
-    rows = []
-    for row in _nodes(nodes):
-        refused = [r.reason for line in record.rounds for r in line.refused if r.device == row["device"]]
-        here = [device == row["device"] for device, _ in heard]
-        now = any(mine and is_new for mine, (_, is_new) in zip(here, heard))
-        rows.append({
-            **row, "replies": sum(here), "now": "has answered" if now else "", "refused": len(refused),
-            "reason": refused[-1] if refused else "",
-        })  # fmt: skip
-    last = record.rounds[-1] if record.rounds else None
-    return {
-        "run": str(run),
-        "round": record.done,
-        "rounds": record.experiment.get("rounds", 0),
-        "finished": record.finished,
-        "nodes": rows,
-        "bytes_up": sum(line.bytes_up for line in record.rounds),
-        "bytes_down": sum(line.bytes_down for line in record.rounds),
-        "void": sum(line.void for line in record.rounds),
-        "seconds": last.seconds if last else 0.0,
-        "metrics": dict(last.metrics) if last else {},
-    }
-
-
-def _nodes(file: Path) -> list[dict[str, Any]]:
-    """Who has joined."""
-    try:
-        rows = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise StoreError(f"{file}: cannot be read: {error}. The server writes it anew when it is started") from error
-    if not isinstance(rows, list) or not all(isinstance(row, dict) and row.keys() >= _NODE for row in rows):
-        raise StoreError(f"{file}: expected a list of nodes, each with {', '.join(sorted(_NODE))}")
-    return rows
-
-
-def _heard(events: Path) -> list[tuple[str, bool]]:
-    """The device of each reply since the server was started, and whether it belongs to the round in progress."""
-    replies: list[tuple[str, bool]] = []
-    for line in events.read_bytes().splitlines() if events.exists() else []:
-        try:
-            event = json.loads(line)
-            kind, data = event["event"], event["data"]
-            device = str(data["device"]) if kind == "device" else ""
-        except (ValueError, RecursionError, TypeError, LookupError):  # it is being written, or was edited
-            break
-        if kind == "round":
-            replies = [(device, False) for device, _ in replies]
-        elif kind == "device":
-            replies.append((device, True))
-    return replies
 
 
 def view(found: dict[str, Any]) -> RenderableType:
-    """The same as a table and a line."""
+    """What `status_of` found, as a table and a line."""
     state = "finished" if found["finished"] else f"last round {human_seconds(found['seconds'])}"
     title = f"{escape(found['run'])}: round {found['round']} of {found['rounds']}, {state}"
     table = Table(title=title, title_justify="left", box=None)

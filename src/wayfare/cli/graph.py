@@ -7,18 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-from rich.table import Table
+from rich.progress import MofNCompleteColumn
 from rich.text import Text
 
-from wayfare.cli.console import AllowCode, Json, answer, err
+from wayfare.cli.console import AllowCode, Json, answer, list_notes, plain_table, progress_bar
 from wayfare.pages.tables import number, plain
 
 if TYPE_CHECKING:
     from wayfare.scenes.graph import PredictedGraph
 
-_MOST_LISTED = 20  # pictures that were left out, and notes
 _MOST_IN_DETAIL = 5  # pictures of which every relation is printed
 
 
@@ -62,10 +59,7 @@ def graph(
     if out is not None and out.exists() and not out.is_dir():
         raise typer.BadParameter(f"{out} is a file: give a folder", param_hint="--out")
     given = None if boxes is None else read_boxes(boxes)
-    with Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), console=err, transient=True
-    ) as bars:
-        bar = bars.add_task(f"reading {run}", total=None)
+    with progress_bar(f"reading {run}", MofNCompleteColumn(), transient=True) as show:
         model = load_scene_model(run, data)
         files = None if out is None else GraphFiles(out, model)
         report = GraphReport()
@@ -73,16 +67,16 @@ def graph(
         first: list[PredictedGraph] = []
         for made in graphs(
             model, pictures, boxes=given, images=image or (), top=top, most=most, score=score, report=report,
-            progress=lambda done, total: bars.update(bar, description="pictures", completed=done, total=total),
+            progress=lambda done, total: show("pictures", done, total),
         ):  # fmt: skip
             tables.append(as_table(made) | ({} if files is None else {"files": files.add(made)}))
             first += [made] if len(first) < _MOST_IN_DETAIL + 1 else []
-    _say([f"skipped {item.file}: {item.reason}" for item in report.skipped])
-    _say(report.notes)
+    list_notes([f"skipped {item.file}: {item.reason}" for item in report.skipped])
+    list_notes(report.notes)
     if report.unknown:
         from wayfare.scenes.graph import listed
 
-        _say([f"left out, no class of the model: {listed(report.unknown)}"])
+        list_notes([f"left out, no class of the model: {listed(report.unknown)}"])
     result: dict[str, Any] = {
         "run": str(run), "model": model.digest, "top": top, "graphs": tables, "unknown_labels": dict(report.unknown),
         "skipped": [item._asdict() for item in report.skipped], "notes": report.notes,
@@ -98,16 +92,9 @@ def graph(
         raise typer.Exit(1)
 
 
-def _say(lines: list[str]) -> None:
-    for line in lines[:_MOST_LISTED]:
-        err.print(Text(plain(line, 1000), style="yellow"), soft_wrap=True)
-    if len(lines) > _MOST_LISTED:
-        err.print(f"and {number(len(lines) - _MOST_LISTED)} more", style="yellow")
-
-
 def _tables(tables: list[dict[str, Any]], first: list[PredictedGraph]) -> Iterable[Any]:
     if len(tables) > _MOST_IN_DETAIL:
-        table = _table(f"{number(len(tables))} pictures")
+        table = plain_table(f"{number(len(tables))} pictures")
         table.add_column("picture", overflow="fold")
         table.add_column("objects", justify="right")
         table.add_column("surest relation")
@@ -118,7 +105,7 @@ def _tables(tables: list[dict[str, Any]], first: list[PredictedGraph]) -> Iterab
         yield table
         return
     for made in first:
-        table = _table(made.picture.file.name)
+        table = plain_table(made.picture.file.name)
         for column in ("subject", "predicate", "object"):
             table.add_column(column)
         table.add_column("score", justify="right")
@@ -128,12 +115,6 @@ def _tables(tables: list[dict[str, Any]], first: list[PredictedGraph]) -> Iterab
         yield table
         if not made.relations:
             yield Text(f"{len(made.picture.labels)} objects of known classes: no relation")
-
-
-def _table(title: str) -> Table:
-    return Table(
-        title=Text(plain(title)), box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False
-    )
 
 
 def add_to(app: typer.Typer) -> None:

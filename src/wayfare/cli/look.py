@@ -13,6 +13,7 @@ import typer
 from rich.table import Table
 
 from wayfare.cli.console import AllowCode, Json, Recipe, Settings, answer, err, parse_settings
+from wayfare.components import find, names
 from wayfare.core import disk
 from wayfare.core.errors import WayfareError
 from wayfare.pages.compare import compare as compare_runs
@@ -49,7 +50,7 @@ def report(
     record = Record.read(folder)
     page = write_report(folder, out)
     answer(
-        {"run": str(folder), "page": str(page), "metrics": final_metrics(record)},
+        {"run": str(folder), "page": str(page), "metrics": record.final_metrics},
         json,
         run_table(record),
         f"report: {page}",
@@ -85,7 +86,7 @@ def list_(
             except WayfareError as error:
                 broken.append({"run": str(path), "error": str(error)})
         rows = [
-            {"run": str(r.path), "rounds": r.done, "finished": r.finished, "metrics": final_metrics(r)} for r in records
+            {"run": str(r.path), "rounds": r.done, "finished": r.finished, "metrics": r.final_metrics} for r in records
         ]
         empty = [f"no runs in {folder}: start one with `wayfare run quickstart`"] if not rows else []
         answer({"runs": rows, "broken": broken}, json, runs_table(records), *empty, *(b["error"] for b in broken))
@@ -97,8 +98,6 @@ def list_(
             table.add_row(name, recipe["about"], recipe["path"])
         answer({"recipes": about}, json, table)
     else:
-        from wayfare.components import names
-
         kind = {"strategies": "strategy", "topologies": "topology"}.get(what.value, what.value.rstrip("s"))
         described = {name: describe(kind, name) for name in names(kind)}
         table = Table("name", "what it is", "settings and defaults", title=what.value)
@@ -143,15 +142,8 @@ def split(
     answer(summary, json, *shown)
 
 
-def final_metrics(record: Record) -> dict[str, float | None]:
-    """Every metric as last measured."""
-    return {name: record.final(name) for name in record.metrics}
-
-
 def describe(kind: str, name: str) -> dict[str, Any]:
     """A component's first line of documentation and its settings."""
-    from wayfare.components import find
-
     cls = find(kind, name)
     settings = {}
     if dataclasses.is_dataclass(cls):

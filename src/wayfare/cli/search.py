@@ -1,4 +1,4 @@
-"""The command that searches photos and texts by words or by a photo; and indexing for it."""
+"""The command that searches photos and texts by words or by a photo."""
 
 from __future__ import annotations
 
@@ -7,20 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from wayfare.cli.console import AllowCode, Json, answer, err
+from wayfare.cli.console import AllowCode, Json, answer, list_notes, plain_table
 from wayfare.core.errors import ConfigError
 from wayfare.pages.tables import human_seconds, number, plain
 
 if TYPE_CHECKING:
-    from wayfare.hashing.indexing import Progress
     from wayfare.hashing.search import Query, SearchAnswer, Searched, SearchIndex, View
-    from wayfare.io.pictures import Skipped
 
-_MOST_LISTED = 20  # queries that could not be asked
 _MOST_IN_DETAIL = 5  # queries of which every result is listed
 
 
@@ -69,41 +65,6 @@ def search(
         raise typer.Exit(1)
 
 
-def index_codes(
-    run: Path, photos: Path | None, texts: Path | None, data: Path | None, out: Path, progress: Progress
-) -> tuple[dict[str, Any], list[Skipped], str]:
-    """What `wayfare index` does for a run of the task hashing: the result, what was left out, and a line to print."""
-    from wayfare.hashing.hash_model import hashing_run
-    from wayfare.hashing.indexing import add, add_pairs, model_for, photo_files
-    from wayfare.hashing.search import SearchIndex
-    from wayfare.hashing.texts import read_texts
-    from wayfare.io.pictures import Skipped
-    from wayfare.pages.page import several
-
-    found = hashing_run(run, data)
-    read = None if texts is None else read_texts(texts, photos)
-    files = [] if photos is None else photo_files(photos)
-    model = model_for(found, out)
-    if photos is None and read is None:
-        added = add_pairs(model, found, out, progress)
-        problems = found.task.pairs.problems.found
-    else:
-        added = add(model, out, files, read, progress)
-        problems = [] if read is None else read.problems.found
-    skipped = [*added.skipped, *(Skipped(str(error.file), str(error)) for error in problems)]
-    index = SearchIndex(out)
-    for view in index.tells_nothing():
-        err.print(
-            f"[yellow]warning[/yellow] all {view} have the same code: the model cannot tell them apart. Train it longer"
-        )
-    counts = index.counts()
-    done = {what: added.total(what) for what in ("new", "kept", "replaced")} | {"skipped": len(skipped)}
-    facts = {"model": model.digest, "run": model.name, "bits": model.bits, "words": len(model.words)}
-    summary = ", ".join(f"{number(count)} {name}" for name, count in done.items())
-    held = " and ".join(several(count, name[:-1]) for name, count in counts.items() if count)
-    return {"index": str(out), **counts, **done, **facts}, skipped, f"{out}: {held} ({summary}), model {model.title}"
-
-
 def _queries(words: list[str] | None, photos: list[Path] | None, file: Path | None) -> list[Query]:
     """What was asked, in one of the three ways."""
     from wayfare.hashing.search import Query
@@ -138,17 +99,14 @@ def _say(found: Searched) -> None:
         if each.unknown:
             near = f"; known words like these: {', '.join(each.nearest)}" if each.nearest else ""
             lines.append(f"{each.query.title}: left out, not known to the model: {', '.join(each.unknown)}{near}")
-    for line in lines[:_MOST_LISTED]:
-        err.print(Text(plain(line, 1000), style="yellow"), soft_wrap=True)
-    if len(lines) > _MOST_LISTED:
-        err.print(f"and {number(len(lines) - _MOST_LISTED)} more", style="yellow")
+    list_notes(lines)
 
 
 def _tables(opened: SearchIndex, found: Searched) -> Iterable[Any]:
     if not found.answers:
         return
     if len(found.answers) > _MOST_IN_DETAIL:
-        table = _table(f"{number(len(found.answers))} queries")
+        table = plain_table(f"{number(len(found.answers))} queries")
         for name in ("query", "nearest"):
             table.add_column(name, overflow="fold")
         table.add_column("bits", justify="right")
@@ -165,7 +123,7 @@ def _tables(opened: SearchIndex, found: Searched) -> Iterable[Any]:
 
 
 def _results(opened: SearchIndex, each: SearchAnswer) -> Table:
-    table = _table(f"{each.query.title}: {each.find} of {number(opened.counts()[each.find])}")
+    table = plain_table(f"{each.query.title}: {each.find} of {number(opened.counts()[each.find])}")
     table.add_column("", justify="right")
     table.add_column("bits", justify="right")
     table.add_column("score", justify="right")
@@ -180,12 +138,6 @@ def _results(opened: SearchIndex, each: SearchAnswer) -> Table:
 
 def _label(hit: Any) -> str:
     return " · ".join(hit.texts) or hit.name
-
-
-def _table(title: str) -> Table:
-    return Table(
-        title=Text(plain(title)), box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False
-    )
 
 
 def add_to(app: typer.Typer) -> None:

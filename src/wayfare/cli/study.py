@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from wayfare.cli.console import AllowCode, Json, Recipe, Settings, answer, err, parse_settings
+from wayfare.cli.console import AllowCode, Json, Recipe, Settings, answer, parse_settings, plain_table, progress_bar
 from wayfare.engines import open_engine
 from wayfare.papers.files import recipe_path
 
@@ -37,15 +35,9 @@ def study(
     """
     changes = parse_settings(set_) | ({} if seed is None else {"seed": seed})
     path = recipe_path(recipe)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with open_engine(engine, workers) as machine, Progress(*columns, console=err) as progress:
+    with open_engine(engine, workers) as machine, progress_bar("reading the data") as show:
         from wayfare.papers.plan import read_experiment
         from wayfare.papers.study import rows, study_merges
-
-        bar = progress.add_task("reading the data", total=None)
-
-        def show(text: str, done: int, total: int) -> None:
-            progress.update(bar, description=text, completed=done, total=total or None)
 
         experiment = read_experiment(path, changes, data)
         found = study_merges(experiment, out, models, judged, engine=machine, progress=show)
@@ -53,7 +45,7 @@ def study(
 
 
 def _table(title: str, rows: list[tuple[str, str, str]]) -> Table:
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
+    table = plain_table(title)
     table.add_column("")
     for name in ("here", "paper"):
         table.add_column(name, justify="right")

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from wayfare.cli.console import Json, answer, err, interruptible
+from wayfare.cli.console import Json, answer, interruptible, progress_bar
 
 
 class Sizes(StrEnum):
@@ -46,15 +45,8 @@ def town(
 
     layouts = tuple(name.strip() for name in only.split(",")) if only else LAYOUTS
     spec = Spec(size.value, seed, height, width, layouts)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with interruptible("the same command again", "what is made so far"), Progress(*columns, console=err) as progress:
-        bar = progress.add_task("starting", total=None)
-        summary = make(
-            folder,
-            spec,
-            workers,
-            lambda text, done, total: progress.update(bar, description=text, completed=done, total=total),
-        )
+    with interruptible("the same command again", "what is made so far"), progress_bar("starting") as show:
+        summary = make(folder, spec, workers, show)
     table = Table(
         title=f"{folder}: {summary['photos']:,} photos in {len(summary['cities'])} cities", title_justify="left"
     )

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from wayfare.cli.console import AllowCode, Json, answer, err, interruptible
+from wayfare.cli.console import AllowCode, Json, answer, err, interruptible, list_notes, plain_table, progress_bar
 from wayfare.core.errors import ConfigError
+from wayfare.pages.page import several
+from wayfare.pages.record import Record
 from wayfare.pages.tables import human_seconds, number, plain
 
 if TYPE_CHECKING:
+    from wayfare.io.pictures import Skipped
     from wayfare.places.index import Facts, Index
     from wayfare.places.locate import Answer, Located
 
-Show = Callable[[str, int, int], None]  # what is being done, how far, of how many
-_MOST_LISTED = 20  # broken photos
+Indexed = tuple[dict[str, Any], "list[Skipped]", list[str]]  # the result, what was left out, lines to print
+_GO_ON = ("the same command again", "what is in the index so far")
 _MOST_IN_DETAIL = 5  # photos of which every place is listed
 
 
@@ -58,62 +59,54 @@ def index(
 
     Run the command again with the same --out to add new photos, or to continue after an interruption.
     """
-    from wayfare.pages.record import Record
-
     target = out or run / "index"
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with (
-        interruptible("the same command again", "what is in the index so far"),
-        Progress(*columns, console=err) as bars,
-    ):
-        bar = bars.add_task(f"reading {photos or run}", total=None)
-
-        def show(text: str, done: int, total: int) -> None:
-            bars.update(bar, description=text, completed=done, total=total)
-
-        if Record.read(run).component("task") == "hashing":
-            if database:
-                raise ConfigError("--database is for runs of task places; a run of task hashing indexes all photos")
-            result, broken, lines = _index_codes(run, photos, texts, data, target, show)
-        else:
-            if texts is not None or data is not None:
-                raise ConfigError("--texts and --data are for runs of task hashing")
-            result, broken, lines = _index_places(run, photos, database, target, show)
-    _list_broken(broken)
-    answer({**result, "skipped_files": broken}, json, *map(Text, lines))
+    if Record.read(run).component("task") == "hashing":
+        if database:
+            raise ConfigError("--database is for runs of task places; a run of task hashing indexes all photos")
+        result, skipped, lines = _index_codes(run, photos, texts, data, target)
+    else:
+        if texts is not None or data is not None:
+            raise ConfigError("--texts and --data are for runs of task hashing")
+        result, skipped, lines = _index_places(run, photos, database, target)
+    answer({**result, "skipped_files": _list_skipped(skipped)}, json, *map(Text, lines))
 
 
-Indexed = tuple[dict[str, Any], list[dict[str, str]], list[str]]  # the result, what was left out, lines to print
+def _index_codes(run: Path, photos: Path | None, texts: Path | None, data: Path | None, target: Path) -> Indexed:
+    from wayfare.hashing.indexing import index_run
+    from wayfare.hashing.search import SearchIndex
+
+    with interruptible(*_GO_ON), progress_bar(f"reading {photos or run}") as show:
+        added = index_run(run, target, photos=photos, texts=texts, data=data, progress=show)
+    index = SearchIndex(target)
+    for view in index.tells_nothing():
+        err.print(
+            f"[yellow]warning[/yellow] all {view} have the same code: the model cannot tell them apart. Train it longer"
+        )
+    model, counts = index.model, index.counts()
+    done = {what: added.total(what) for what in ("new", "kept", "replaced")} | {"skipped": len(added.skipped)}
+    facts = {"model": model.digest, "run": model.name, "bits": model.bits, "words": len(model.words)}
+    held = " and ".join(several(count, name[:-1]) for name, count in counts.items() if count)
+    line = f"{target}: {held} ({_counted(done)}), model {model.title}"
+    return {"index": str(target), **counts, **done, **facts}, added.skipped, [line]
 
 
-def _index_codes(
-    run: Path, photos: Path | None, texts: Path | None, data: Path | None, target: Path, show: Show
-) -> Indexed:
-    from wayfare.cli.search import index_codes
+def _index_places(run: Path, photos: Path | None, database: bool, target: Path) -> Indexed:
+    from wayfare.places.indexing import index_run
 
-    result, skipped, line = index_codes(run, photos, texts, data, target, show)
-    return result, [{"file": item.file, "reason": item.reason} for item in skipped], [line]
-
-
-def _index_places(run: Path, photos: Path | None, database: bool, target: Path, show: Show) -> Indexed:
-    from wayfare.places.calibration import calibrate
-    from wayfare.places.indexing import add
-    from wayfare.places.positions import read_photographs
-    from wayfare.places.trained_model import load_model
-
-    model = load_model(run)
     if photos is None:
         raise ConfigError("--photos is missing: a folder or table of photos with known positions")
-    found = read_photographs(photos, database)
-    added = add(model, found, target, lambda: calibrate(model, run, show), show)
-    broken = [{"file": item.file, "reason": item.reason} for item in added.skipped]
-    broken += [{"file": str(error.file or photos), "reason": str(error)} for error in found.problems.found]
-    counts = {"new": added.new, "kept": added.kept, "replaced": added.replaced, "skipped": len(broken)}
-    photographs = added.facts.count - len(added.facts.replaced)
-    result = {"index": str(target), "photos": photographs, **counts, "model": added.facts.model, "run": added.facts.run}
-    words = ", ".join(f"{number(count)} {name}" for name, count in counts.items())
-    line = f"{target}: {number(photographs)} photographs ({words}), model {model.title}"
-    return {**result, **_calibrated(added.facts)}, broken, [line, _in_words(added.facts)]
+    with interruptible(*_GO_ON), progress_bar(f"reading {photos}") as show:
+        added = index_run(run, photos, target, database, show)
+    facts = added.facts
+    done = {"new": added.new, "kept": added.kept, "replaced": added.replaced, "skipped": len(added.skipped)}
+    result = {"index": str(target), "photos": added.photographs, **done, "model": facts.model, "run": facts.run}
+    model = f"{facts.model[:12]} ({facts.run})"
+    line = f"{target}: {number(added.photographs)} photographs ({_counted(done)}), model {model}"
+    return {**result, **_calibrated(facts)}, added.skipped, [line, _in_words(facts)]
+
+
+def _counted(done: dict[str, int]) -> str:
+    return ", ".join(f"{number(count)} {name}" for name, count in done.items())
 
 
 def locate(
@@ -145,11 +138,10 @@ def locate(
             "making it was interrupted: run `wayfare index` again to add them"
         )
     located = find(opened, photos, k, threshold)
-    broken = [{"file": item.file, "reason": item.reason} for item in located.skipped]
-    _list_broken(broken)
+    skipped = _list_skipped(located.skipped)
     result: dict[str, Any] = {
         "index": str(index), "model": opened.facts.model, "threshold": located.threshold, "k": k,
-        "answers": [as_table(found) for found in located.answers], "skipped": broken, "seconds": located.seconds,
+        "answers": [as_table(found) for found in located.answers], "skipped": skipped, "seconds": located.seconds,
     }  # fmt: skip
     shown = [] if json else list(_tables(opened, located))
     if out is not None and located.answers:
@@ -162,12 +154,10 @@ def locate(
         raise typer.Exit(1)
 
 
-def _list_broken(broken: list[dict[str, str]]) -> None:
-    for item in broken[:_MOST_LISTED]:
-        reason = item["reason"].removeprefix(f"{item['file']}: ")
-        err.print(Text(f"skipped {plain(item['file'])}: {plain(reason)}", style="yellow"), soft_wrap=True)
-    if len(broken) > _MOST_LISTED:
-        err.print(f"and {number(len(broken) - _MOST_LISTED)} more", style="yellow")
+def _list_skipped(skipped: Sequence[Skipped]) -> list[dict[str, str]]:
+    """Say which files were left out and why; the same for JSON."""
+    list_notes([f"skipped {item.file}: {item.reason.removeprefix(f'{item.file}: ')}" for item in skipped])
+    return [item._asdict() for item in skipped]
 
 
 def _calibrated(facts: Facts) -> dict[str, Any]:
@@ -192,7 +182,7 @@ def _tables(opened: Index, located: Located) -> Iterable[Any]:
 
     if not located.answers:
         return
-    table = _plain_table(f"among {number(len(opened))} photographs")
+    table = plain_table(f"among {number(len(opened))} photographs")
     for name in ("photo", "answer", "position"):
         table.add_column(name, overflow="fold")
     for name in ("agreeing", "spread, m", "nearest"):
@@ -212,7 +202,7 @@ def _tables(opened: Index, located: Located) -> Iterable[Any]:
 def _places(found: Answer) -> Table:
     from wayfare.places.page_data import position_text
 
-    table = _plain_table(found.photo.name)
+    table = plain_table(found.photo.name)
     for name in ("place", "m from 1", "distance", "photos"):
         table.add_column(name, justify="right")
     table.add_column("position")
@@ -228,12 +218,6 @@ def _verdict(found: Answer) -> str:
     if found.confidence is None:
         return "not judged"
     return f"{'unknown' if found.unknown else 'found'} ({found.confidence:.2f})"
-
-
-def _plain_table(title: str) -> Table:
-    return Table(
-        title=Text(plain(title)), box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False
-    )
 
 
 def add_to(app: typer.Typer) -> None:

@@ -45,7 +45,7 @@ def located_drawing(found: LocateExample) -> CityDrawing:
         if one.known or one.unknown is not True:  # what it calls unknown is nowhere
             pins.append((number, f"{x:.0f}", f"{y:.0f}", f"{y + 11:.0f}"))
     caption = "Pins: the model's answers. Rings: the true positions."
-    return _drawing(city, f"{city.name}: the photos on the map", caption, 4.5, errors, pins)
+    return _drawing(city, f"{city.name}: the photos on the map", caption, dot_size=4.5, errors=errors, pins=pins)
 
 
 def _drawing(

@@ -30,34 +30,40 @@ class DemoTask:
 
 DEMO_TASKS = {
     "places": DemoTask(
-        "Where was this photo taken?", "test/R@1",
+        "Where was this photo taken?",
+        "test/R@1",
         "photos of a city that no client trained on, for which the first answer is within 25 m",
         "Each client is a neighbourhood with the photos taken there. Together they trained a model that tells places "
         "apart: the server sent the model to the clients, each improved it on its own photos, and the server averaged "
         "the results.",
     ),
     "objects": DemoTask(
-        "What does it show?", "test/accuracy", "photos of sights that are recognised, among ten kinds",
+        "What does it show?",
+        "test/accuracy",
+        "photos of sights that are recognised, among ten kinds",
         "There is no server here. People walked through the town for a day, each with a few photos of its sights. When "
         "two of them met, their phones decided whether the other's model was useful, and averaged it with their own. "
         "The rule for this decision was learnt from a few public pictures.",
     ),
     "scenes": DemoTask(
-        "How do the objects in it relate?", "test/R@20",
+        "How do the objects in it relate?",
+        "test/R@20",
         "relations in a photo (“person riding bicycle”) that are among the model's 20 most confident ones",
-        "Each client photographs one kind of scene. Together they trained a model that names the relations between the "
-        "objects in a photo.",
-        "test/frequency R@20",
-        "always naming the most frequent relation of the two classes, counted over all clients' photos,",
+        lead="Each client photographs one kind of scene. Together they trained a model that names the relations "
+        "between the objects in a photo.",
+        floor="test/frequency R@20",
+        floor_words="always naming the most frequent relation of the two classes, counted over all clients' photos,",
     ),
     "hashing": DemoTask(
-        "Which photos match these words?", "test/MAP",
+        "Which photos match these words?",
+        "test/MAP",
         "mean average precision of a search, from words to photos and from photos to words",
-        "Each client has pictures with a few words, mostly of a few kinds. Together they trained a model that gives "
-        "pictures and words short binary codes, which are similar where a picture and words belong together.",
-        "test/random MAP", "a random order",
+        lead="Each client has pictures with a few words, mostly of a few kinds. Together they trained a model that "
+        "gives pictures and words short binary codes, which are similar where a picture and words belong together.",
+        floor="test/random MAP",
+        floor_words="a random order",
     ),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)

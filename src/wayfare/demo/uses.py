@@ -19,8 +19,20 @@ from wayfare.demo.page_parts import (
     MapPoint,
     SearchExample,
 )
+from wayfare.hashing.hash_model import hashing_run
+from wayfare.hashing.indexing import add_pairs, model_for
+from wayfare.hashing.search import Query, SearchIndex, search
 from wayfare.pages.thumbnails import PictureSource, Thumbnails, evenly
+from wayfare.places.calibration import calibrate
 from wayfare.places.data.place_photos import PlacePhotos
+from wayfare.places.index import Index
+from wayfare.places.indexing import add
+from wayfare.places.locate import Answer, locate
+from wayfare.places.trained_model import load_model
+from wayfare.scenes.graph import graphs
+from wayfare.scenes.graph_files import drawn_of, shown_of
+from wayfare.scenes.graph_picture import GraphSketch, photo
+from wayfare.scenes.scene_model import load_scene_model
 from wayfare.town import map as town_map
 from wayfare.town.model import City
 
@@ -41,12 +53,6 @@ def locate_three(run: Path, cities: dict[str, City], progress: Progress) -> Loca
 
     The two are those that the model is surest of, which the page says; how all came out is beside them.
     """
-    from wayfare.places.calibration import calibrate
-    from wayfare.places.index import Index
-    from wayfare.places.indexing import add
-    from wayfare.places.locate import Answer, locate
-    from wayfare.places.trained_model import load_model
-
     model = load_model(run)
     divided = model.task.loaded.divided
     photos, radius = divided.photos, model.task.radius
@@ -92,10 +98,14 @@ def locate_three(run: Path, cities: dict[str, City], progress: Progress) -> Loca
         return LocatedPhoto(
             _picture(thumbnails, paths[row], about, _LARGE),
             _picture(thumbnails, match, "the most similar photo in the index"),
-            about, is_known, answer.unknown, answer.confidence, away(row) if is_known else None,
-            _on(city, answer.position.latitude, answer.position.longitude),
-            _on(city, *_degrees(photos, row)) if is_known else None,
-        )  # fmt: skip
+            about=about,
+            known=is_known,
+            unknown=answer.unknown,
+            confidence=answer.confidence,
+            metres=away(row) if is_known else None,
+            guess=_on(city, answer.position.latitude, answer.position.longitude),
+            truth=_on(city, *_degrees(photos, row)) if is_known else None,
+        )
 
     here = [_on(city, *_degrees(database, row), "index") for row in range(len(database))]
     return LocateExample(
@@ -111,7 +121,15 @@ def locate_three(run: Path, cities: dict[str, City], progress: Progress) -> Loca
 def map_of(city: City, photos: Sequence[MapPoint], note: str = "") -> CityMap:
     """A city's map with points on it."""
     sights = [(square.x, square.y, square.sight) for square in city.squares]
-    return CityMap(city.name.capitalize(), picture_of(city), city.width, city.height, photos, sights, note)
+    return CityMap(
+        city.name.capitalize(),
+        picture_of(city),
+        width=city.width,
+        height=city.height,
+        photos=photos,
+        sights=sights,
+        note=note,
+    )
 
 
 def points_of(city: City, photos: PlacePhotos, rows: np.ndarray, looks: Sequence[str]) -> list[MapPoint]:
@@ -139,10 +157,6 @@ def _metres(photos: PlacePhotos, one: int, other: int) -> float:
 
 def search_twice(run: Path, progress: Progress) -> list[SearchExample]:
     """The two things that most pictures show, looked for among those that the run searches when it is judged."""
-    from wayfare.hashing.hash_model import hashing_run
-    from wayfare.hashing.indexing import add_pairs, model_for
-    from wayfare.hashing.search import Query, SearchIndex, search
-
     found, out = hashing_run(run), run / "index"
     add_pairs(model_for(found, out), found, out, progress)
     index, pairs = SearchIndex(out), found.task.pairs
@@ -174,11 +188,6 @@ def _last(labels: Sequence[str]) -> Sequence[str]:
 
 def draw_graph(run: Path) -> GraphExample:
     """The graph of the first test picture in which enough goes on and not too much, beside the town's own record."""
-    from wayfare.scenes.graph import graphs
-    from wayfare.scenes.graph_files import drawn_of, shown_of
-    from wayfare.scenes.graph_picture import GraphSketch, photo
-    from wayfare.scenes.scene_model import load_scene_model
-
     model = load_scene_model(run)
     test = model.task.loaded.test.truth
     objects = np.diff(test.object_offsets)

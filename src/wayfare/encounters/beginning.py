@@ -24,7 +24,9 @@ def common_base(scenario: Scenario, federation: Federation) -> Bundle:
         return scenario.initial
     federation.progress("training the base model", 0, 0)
     gate = federation.gate(0)
-    return base_model(gate, scenario.strategy, scenario.task, scenario.initial, scenario.public, steps)
+    return base_model(
+        gate, scenario.strategy, scenario.task, start=scenario.initial, samples=scenario.public, iterations=steps
+    )
 
 
 def train_first_models(state: EncounterState, gate: Gate) -> bool:

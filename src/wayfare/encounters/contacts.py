@@ -12,6 +12,7 @@ the same result; one after the other is quickest.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -140,10 +141,8 @@ class LocatedContacts(ContactProcess):
         chosen = self._chosen(devices)
         kept = self.traces
         names = tuple(kept.devices[device] for device in chosen)
-        places = kept.positions[:, chosen], kept.stationary[chosen], kept.origin, kept.geographic
-        return LocatedContacts(
-            Traces(names, kept.slot, kept.start, kept.date, *places, kept.problems, kept.dropped), self.radius
-        )
+        places, still = kept.positions[:, chosen], kept.stationary[chosen]
+        return LocatedContacts(replace(kept, devices=names, positions=places, stationary=still), self.radius)
 
     def hours(self) -> float:
         return float(np.count_nonzero(self.traces.present) * self.slot / 3600)
@@ -201,7 +200,16 @@ class ListedContacts(ContactProcess):
         order = np.lexsort((pairs[:, 1], pairs[:, 0], slots))
         names = tuple(self.devices[device] for device in chosen)
         return ListedContacts(
-            Contacts(names, kept.slot, kept.start, slots[order], pairs[order], kept.problems, self.slots, kept.dropped)
+            Contacts(
+                names,
+                kept.slot,
+                start=kept.start,
+                slots=slots[order],
+                pairs=pairs[order],
+                problems=kept.problems,
+                length=self.slots,
+                dropped=kept.dropped,
+            )
         )
 
     def hours(self) -> float:
@@ -220,7 +228,7 @@ def contact_process(
     strict: bool = False,
 ) -> ContactProcess:
     """The contacts of traces of any form; see `traces.load`. Lists of contacts have no use for a radius."""
-    found = load(path, slot, strict, gap, window, fold, max_speed)
+    found = load(path, slot, strict=strict, gap=gap, window=window, fold=fold, max_speed=max_speed)
     return LocatedContacts(found, radius) if isinstance(found, Traces) else ListedContacts(found)
 
 

@@ -128,12 +128,16 @@ def _sources(data: Traces, name: str) -> list[MapSource]:
     for kind in dict.fromkeys(kinds):
         moving = [d for d, of in enumerate(kinds) if of == kind and not data.stationary[d]]
         if moving:
-            sources.append(MapSource(kind, "ways", [places[:, device] for device in moving], (), name, plane))
+            sources.append(
+                MapSource(kind, "ways", [places[:, device] for device in moving], words=(), city=name, plane=plane)
+            )
     still = np.flatnonzero(data.stationary)
     if len(still):
         first = [places[np.flatnonzero(data.present[:, device])[0], device] for device in still]
         names = [data.devices[device] for device in still]
-        sources.append(MapSource("devices that stand still", "fixed", [np.array(first)], names, name, plane))
+        sources.append(
+            MapSource("devices that stand still", "fixed", [np.array(first)], words=names, city=name, plane=plane)
+        )
     return sources
 
 

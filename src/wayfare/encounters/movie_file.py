@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load
 
 from wayfare.core.errors import StoreError
 
@@ -51,14 +53,22 @@ class Movie:
             raise StoreError(f"{file}: not the movie of a tour: its parts are of different lengths")
         step, slot, start, length = numbers.values()
         places, frames, stationary, targets = (parts[name] for name in _PARTS)
-        return cls(ids, places, frames, stationary, targets, step, slot, start, int(length), located)
+        return cls(
+            ids,
+            places,
+            slots=frames,
+            stationary=stationary,
+            targets=targets,
+            step=step,
+            slot=slot,
+            start=start,
+            length=int(length),
+            located=located,
+        )
 
 
 def read_tensors(file: Path) -> tuple[dict[str, dict[str, np.ndarray]], Mapping[str, Any]]:
     """Sections of named arrays, and values: what a bundle has in its file."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
     try:
         data = file.read_bytes()
     except OSError as error:

@@ -48,7 +48,9 @@ def first_slots(positions: np.ndarray, radius: float) -> list[np.ndarray]:
     used = max(1, int(np.searchsorted(looked[ends], _CANDIDATES, "right")))
     bits = max(1, int(devices - 1).bit_length())
     end = ends[used - 1]
-    codes = _near((slot << bits) | device, bits, x, y, [(first[:end], last[:end]) for first, last in runs], radius)
+    codes = _near(
+        (slot << bits) | device, bits, x, y=y, runs=[(first[:end], last[:end]) for first, last in runs], radius=radius
+    )
     pairs = np.empty((len(codes), 2), np.int64)
     mask = (1 << bits) - 1
     pairs[:, 0], pairs[:, 1] = (codes >> bits) & mask, codes & mask

@@ -97,8 +97,8 @@ class TourRecord:
         ids = movie.ids if movie is not None else _ids(entries)
         number = {id: place for place, id in enumerate(ids)}
         return cls(
-            ids, _slots(played), _exchanges(played, number), _judged(entries, number),
-            _columns(record.path, entries, len(ids)), movie,
+            ids, _slots(played), _exchanges(played, number), judged=_judged(entries, number),
+            columns=_columns(record.path, entries, len(ids)), movie=movie,
         )  # fmt: skip
 
     @property

@@ -55,7 +55,7 @@ def distribution_figure(name: str, measure: str, before: np.ndarray | None, afte
     layout["yaxis"] |= {"title": _upright("devices"), "rangemode": "tozero", **_whole(traces)}
     text = f"Histogram of {measure} over {len(known[0][1])} devices: {'; '.join(words)}."
     title, keys = measure[0].upper() + measure[1:], tuple(key for key, _ in known)
-    return Figure(name, title, text, _spec(traces, layout), keys, 340)
+    return Figure(name, title, text, spec=_spec(traces, layout), keys=keys, height=340)
 
 
 def progress_figure(tour: TourRecord, measure: str = "accuracy") -> Figure | None:
@@ -91,7 +91,7 @@ def progress_figure(tour: TourRecord, measure: str = "accuracy") -> Figure | Non
     over = {axis: {"x": [each[axis] for each in x], "title": titles[axis]} for axis, _ in OVER}
     spec = {"data": [t | {"x": each["time"]} for t, each in zip(traces, x)], "layout": layout, "over": over}
     words = f"Mean {measure} over the day: from {number(means[0])} to {number(means[-1])} on the test set."
-    return Figure("tour-progress", f"Mean {measure}", words, spec, tuple(keys), 340)
+    return Figure("tour-progress", f"Mean {measure}", words, spec=spec, keys=tuple(keys), height=340)
 
 
 class _Axes:
@@ -188,7 +188,9 @@ def budget_figure(tour: TourRecord) -> Figure | None:
     layout["xaxis"] |= {"title": axis_title("models")}
     layout["yaxis"] |= {"title": _upright("devices"), "rangemode": "tozero", **_whole(traces)}
     words = f"Histogram of models sent and taken over {len(tour.ids)} devices; at most {most}."
-    return Figure("tour-budget", "Models sent and taken", words, _spec(traces, layout), (SENT, TAKEN), 340)
+    return Figure(
+        "tour-budget", "Models sent and taken", words, spec=_spec(traces, layout), keys=(SENT, TAKEN), height=340
+    )
 
 
 def forecast_figure(exchanges: Exchanges) -> Figure | None:
@@ -222,7 +224,9 @@ def forecast_figure(exchanges: Exchanges) -> Figure | None:
     layout["yaxis"] |= {"title": _upright("change that came"), "tickformat": "+.0%"}
     wrong = float(np.abs(predicted - exchanges.gain)[known].mean())
     words = f"Predicted against realised change of accuracy of {len(known)} merges; {number(wrong)} apart in the mean."
-    return Figure("tour-forecast", "Predicted and realised gain", words, _spec(traces, layout), tuple(keys), 340)
+    return Figure(
+        "tour-forecast", "Predicted and realised gain", words, spec=_spec(traces, layout), keys=tuple(keys), height=340
+    )
 
 
 def teacher_figures(tour: TourRecord) -> list[Figure]:
@@ -250,8 +254,8 @@ def _by_accuracy(tour: TourRecord) -> Figure | None:
     ]
     title = "By accuracy at the beginning"
     words = f"Exchanges between {GROUPS} groups of devices alike in initial accuracy, coloured by their mean gain."
-    spec = _matrix(tour.exchanges, both, giver, taker, cells, cells)
-    return Figure("tour-groups", title, words, spec, (), 380)
+    spec = _matrix(tour.exchanges, both, giver, column=taker, rows=cells, columns=cells)
+    return Figure("tour-groups", title, words, spec=spec, keys=(), height=380)
 
 
 def _by_name(tour: TourRecord) -> Figure | None:
@@ -269,7 +273,7 @@ def _by_name(tour: TourRecord) -> Figure | None:
     names = [[label(tour.ids[i], 16) for i in some] for some in (givers, takers)]
     words = f"Exchanges between the {len(givers)} busiest givers and {len(takers)} takers, coloured by their mean gain."
     spec = _matrix(exchanges, chosen, row[exchanges.giver], column[exchanges.taker], *names)
-    return Figure("tour-named", "The busiest givers and takers", words, spec, (), 380)
+    return Figure("tour-named", "The busiest givers and takers", words, spec=spec, keys=(), height=380)
 
 
 def _busiest(counts: np.ndarray) -> np.ndarray:

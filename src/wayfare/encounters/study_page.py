@@ -61,7 +61,9 @@ def _pairs(accuracy: np.ndarray, change: np.ndarray) -> Figure:
         f"{number(len(values))} pairs by own and peer's accuracy; {100 * float((values > 0).mean()):.0f} % of them "
         f"gain, at most {values.max():+.3f}; the largest loss is {values.min():+.3f}."
     )
-    return _figure("study-pairs", "Change of the own accuracy", words, [trace], "own accuracy", "peer's accuracy")
+    return _figure(
+        "study-pairs", "Change of the own accuracy", words, traces=[trace], across="own accuracy", up="peer's accuracy"
+    )
 
 
 def _table(table: np.ndarray) -> Figure:
@@ -70,7 +72,9 @@ def _table(table: np.ndarray) -> Figure:
     trace: dict[str, Any] = {"type": "heatmap", "x": axis, "y": axis, "z": table.T.tolist(), **_map_scale(table)}
     trace |= {"colorbar": _bar(), "hovertemplate": "own %{x:.2f}, peer %{y:.2f}: %{z:+.3f}<extra></extra>"}
     words = f"Predicted change over both accuracies from 0 to 1: from {table.min():+.3f} to {table.max():+.3f}."
-    return _figure("study-table", "Predicted change", words, [trace], "own accuracy", "peer's accuracy")
+    return _figure(
+        "study-table", "Predicted change", words, traces=[trace], across="own accuracy", up="peer's accuracy"
+    )
 
 
 def _unseen(truth: np.ndarray, predicted: np.ndarray) -> Figure:
@@ -84,7 +88,14 @@ def _unseen(truth: np.ndarray, predicted: np.ndarray) -> Figure:
     points |= {"marker": {"size": 4, "color": "@c1/0.5"}}
     points["hovertemplate"] = "true %{x:.3f}, predicted %{y:.3f}<extra></extra>"
     words = f"Predicted against true merged accuracy of {number(len(x))} pairs of models not seen before."
-    return _figure("study-unseen", "Models not seen before", words, [line, points], "true merged accuracy", "predicted")
+    return _figure(
+        "study-unseen",
+        "Models not seen before",
+        words,
+        traces=[line, points],
+        across="true merged accuracy",
+        up="predicted",
+    )
 
 
 def _figure(name: str, title: str, words: str, traces: list[dict[str, Any]], across: str, up: str) -> Figure:

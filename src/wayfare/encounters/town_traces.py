@@ -18,11 +18,19 @@ def crowd(people: int, seed: int = 0) -> Traces:
         raise ConfigError(f"a crowd of {people} people: from 2 to {_BLOCKS[-1][0]:,} can be made")
     city = city_of(people, seed)
     residents, vehicles = round(0.3 * people), round(0.1 * people)
-    walkers = population(city, residents, people - residents - vehicles, vehicles, _SIGNAGE, 0, seed)
+    walkers = population(
+        city, residents, tourists=people - residents - vehicles, vehicles=vehicles, signage=_SIGNAGE, shots=0, seed=seed
+    )
     return Traces(
-        walkers.names, walkers.slot, walkers.start, walkers.date, walkers.positions, walkers.stationary,
-        (city.latitude, city.longitude), True,
-    )  # fmt: skip
+        walkers.names,
+        walkers.slot,
+        start=walkers.start,
+        date=walkers.date,
+        positions=walkers.positions,
+        stationary=walkers.stationary,
+        origin=(city.latitude, city.longitude),
+        geographic=True,
+    )
 
 
 def city_of(people: int, seed: int = 0) -> City:

@@ -163,12 +163,12 @@ def _table(source: TraceSource, problems: Problems) -> Fixes:
     return Fixes(
         source.name,
         table[called["device"]],
-        np.array(table[called["time"]], float),
-        places.reshape(-1, 2),
-        np.array(still, bool),
-        table.lines,
-        geographic,
-        bool(clock.dated),
+        times=np.array(table[called["time"]], float),
+        places=places.reshape(-1, 2),
+        stationary=np.array(still, bool),
+        lines=table.lines,
+        geographic=geographic,
+        dated=bool(clock.dated),
     )
 
 
@@ -200,7 +200,16 @@ def _walk(source: TraceSource, problems: Problems) -> Fixes:
 
 def _one_device(file: Path, times: np.ndarray, places: np.ndarray, lines: Sequence[int], geographic: bool) -> Fixes:
     devices = [file.name.split(".")[0]] * len(lines)
-    return Fixes(file, devices, times, places, np.zeros(len(lines), bool), lines, geographic, dated=geographic)
+    return Fixes(
+        file,
+        devices,
+        times=times,
+        places=places,
+        stationary=np.zeros(len(lines), bool),
+        lines=lines,
+        geographic=geographic,
+        dated=geographic,
+    )
 
 
 def _meetings(source: TraceSource, problems: Problems) -> Meetings:
@@ -306,7 +315,18 @@ def _visits(source: TraceSource, places: TraceSource, problems: Problems) -> Fix
     still = np.zeros(len(lines), bool)
     # people who photograph at one attraction and then at another were in the park in between
     times, where = times[chosen] % 86400, where[chosen]
-    return Fixes(source.name, devices, times, where, still, lines, True, False, gap=5400.0, since="opening")
+    return Fixes(
+        source.name,
+        devices,
+        times=times,
+        places=where,
+        stationary=still,
+        lines=lines,
+        geographic=True,
+        dated=False,
+        gap=5400.0,
+        since="opening",
+    )
 
 
 def _quiet_hour(times: np.ndarray) -> int:

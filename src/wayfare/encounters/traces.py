@@ -217,7 +217,7 @@ def _resampled(parts: Sequence[Fixes], days: Days, gap: float | None, max_speed:
     order = np.lexsort((times, owner))
     for device, rows in enumerate(np.split(order, np.flatnonzero(np.diff(owner[order])) + 1)):
         limit = math.inf if stationary[device] else parts[0].gap if gap is None else gap
-        _fill(positions[:, device], times[rows], metres[rows], first, slot, limit)
+        _fill(positions[:, device], times[rows], metres[rows], first=first, slot=slot, gap=limit)
     positions[~days.inside(first + np.arange(count))] = np.nan
     there = np.flatnonzero((~np.isnan(positions[..., 0])).any(axis=0))
     if len(there) < len(devices):
@@ -229,7 +229,18 @@ def _resampled(parts: Sequence[Fixes], days: Days, gap: float | None, max_speed:
         day = math.floor(start / DAY)
         date = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=day)).date().isoformat()
         start -= DAY * day
-    return Traces(devices, slot, start, date, positions, stationary, origin, geographic, problems, dropped)
+    return Traces(
+        devices,
+        slot,
+        start=start,
+        date=date,
+        positions=positions,
+        stationary=stationary,
+        origin=origin,
+        geographic=geographic,
+        problems=problems,
+        dropped=dropped,
+    )
 
 
 def _fill(track: np.ndarray, times: np.ndarray, places: np.ndarray, first: int, slot: float, gap: float) -> None:
@@ -279,7 +290,16 @@ def _contacts(parts: Sequence[Meetings], days: Days, problems: Problems) -> Cont
     devices, met = numbered(list(compress(names, np.repeat(inside, 2))))
     rows = np.unique(np.column_stack([slots[inside] - first, np.sort(met.reshape(-1, 2), axis=1)]), axis=0)
     dropped = len(set(names)) - len(devices)
-    return Contacts(devices, days.slot, float(first * days.slot), rows[:, 0], rows[:, 1:], problems, count, dropped)
+    return Contacts(
+        devices,
+        days.slot,
+        start=float(first * days.slot),
+        slots=rows[:, 0],
+        pairs=rows[:, 1:],
+        problems=problems,
+        length=count,
+        dropped=dropped,
+    )
 
 
 def contacts_within(traces: Traces, radius: float = 50.0) -> Contacts:

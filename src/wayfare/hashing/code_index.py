@@ -28,7 +28,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import faiss
 import numpy as np
+import torch
 from pydantic import TypeAdapter, ValidationError
 
 from wayfare.core import disk
@@ -129,9 +131,6 @@ class Codes:
 
         faiss goes through the items in the order of their ids, and prefers the earlier of two that are equally near.
         """
-        import faiss
-        import torch
-
         if codes.ndim != 2 or codes.dtype != np.uint8 or codes.shape[1] != self.facts.width:
             what = f"{codes.dtype} of shape {codes.shape}"
             raise ValueError(f"codes to be found must be rows of {self.facts.width} packed bytes, not {what}")
@@ -147,8 +146,6 @@ class Codes:
 
     @cached_property
     def _searched(self) -> Any:
-        import faiss
-
         index = faiss.IndexBinaryFlat(8 * self.facts.width)
         index.add(np.ascontiguousarray(self._rows[[self._newest[id] for id in self.ids]]))
         return index

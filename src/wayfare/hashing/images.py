@@ -22,6 +22,7 @@ from wayfare.hashing.data.pairs import Paired
 from wayfare.hashing.data.source import PairPictures
 from wayfare.hashing.nets import CNNF, Layers, Lrn
 from wayfare.io.weights import load_weights, missing
+from wayfare.nets.features import features_of
 from wayfare.nets.frozen import SMALLEST, Trunk
 
 Reader = Callable[[np.ndarray], Tensor]  # rows of all pairs -> a batch, as the encoder takes it
@@ -81,8 +82,6 @@ class FrozenImages(ImageSide):
         return self.side, self.side
 
     def reader(self, pairs: Paired, progress: Progress) -> Reader:
-        from wayfare.nets.features import features_of
-
         images: Any = _All(_pictures(pairs), len(pairs))
         found = features_of(self.trunk(), images, lambda done, total: progress("features of the pictures", done, total))
         return lambda rows: torch.from_numpy(found[rows])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from wayfare.core import disk
 from wayfare.core.errors import DataError, StoreError
@@ -17,11 +18,11 @@ from wayfare.hashing import code_index as codes
 from wayfare.hashing.code_index import CodePart, Codes
 from wayfare.hashing.data.pairs import Paired
 from wayfare.hashing.data.source import Stored
-from wayfare.hashing.hash_model import HashModel, load_hash_model, pairs_of, unpack
+from wayfare.hashing.hash_model import HashModel, hashing_run, load_hash_model, pairs_of, unpack
 from wayfare.hashing.ranking import pack
 from wayfare.hashing.search import MODEL, PICTURES, VIEWS, View
 from wayfare.hashing.task import Hashing
-from wayfare.hashing.texts import Texts
+from wayfare.hashing.texts import Texts, read_texts
 from wayfare.io.decoded import Decoded
 from wayfare.io.folders import pictures_below
 from wayfare.io.images import decode_all
@@ -44,6 +45,33 @@ class AddedItems:
 
     def total(self, what: str) -> int:
         return sum(getattr(added, what) for added in self.counts.values())
+
+
+def index_run(
+    run: Path,
+    out: Path,
+    *,
+    photos: Path | None = None,
+    texts: Path | None = None,
+    data: Path | None = None,
+    progress: Progress = lambda *_: None,
+) -> AddedItems:
+    """Index photos and texts with the model of a run; without either, the run's own data.
+
+    `data` is where the run's training data is now, if it was moved. What could not be used is in `skipped`.
+    """
+    found = hashing_run(run, data)
+    read = None if texts is None else read_texts(texts, photos)
+    files = [] if photos is None else photo_files(photos)
+    model = model_for(found, out)
+    if photos is None and read is None:
+        added = add_pairs(model, found, out, progress)
+        problems = found.task.pairs.problems.found
+    else:
+        added = add(model, out, files, read, progress)
+        problems = [] if read is None else read.problems.found
+    added.skipped += [Skipped(str(error.file), str(error)) for error in problems]
+    return added
 
 
 def model_for(found: Trained[Hashing], out: Path) -> HashModel:
@@ -242,8 +270,6 @@ def _pictures_of(pairs: Paired, out: Path) -> Callable[[np.ndarray], list[str]]:
 
 
 def _written(out: Path, row: int, pixels: np.ndarray) -> str:
-    from PIL import Image
-
     file = out.resolve() / PICTURES / f"{row // 1000:04}" / f"{row:07}.jpg"
     if not file.exists():
         content = io.BytesIO()

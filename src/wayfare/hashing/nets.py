@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, pad, relu
 
 from wayfare.core.errors import ConfigError, DataError
+from wayfare.hashing.vggf import read
 from wayfare.io.weights import load_weights
 from wayfare.nets.frozen import resized
 
@@ -137,8 +138,6 @@ class CNNF(nn.Module):
         The mean image comes from the former too, or is called `mean` in the latter.
         """
         if file.suffix == ".mat":
-            from wayfare.hashing.vggf import read
-
             weights = {name: torch.from_numpy(values) for name, values in read(file).items()}
         else:
             weights = load_weights(file)

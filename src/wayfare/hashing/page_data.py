@@ -36,7 +36,14 @@ def _query(answer: SearchAnswer, thumbnails: Thumbnails) -> QueryShown:
 
 
 def _result(hit: Hit, thumbnails: Thumbnails) -> ResultShown:
-    return ResultShown(hit.name, _picture(hit, thumbnails), " · ".join(hit.texts), hit.labels, hit.distance, hit.score)
+    return ResultShown(
+        hit.name,
+        _picture(hit, thumbnails),
+        " · ".join(hit.texts),
+        labels=hit.labels,
+        distance=hit.distance,
+        score=hit.score,
+    )
 
 
 def _picture(hit: Hit, thumbnails: Thumbnails) -> Picture | None:

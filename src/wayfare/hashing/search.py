@@ -136,8 +136,6 @@ def search(index: SearchIndex, queries: Iterable[Query], k: int = 10, find: View
     there is if the index has only the other. A query that cannot be encoded is listed with the reason, and is an error
     where it is the only one.
     """
-    import faiss  # noqa: F401 (to load it is no part of the search)
-
     if k < 1:
         raise ConfigError(f"k = {k}: expected at least one result")
     if find is not None and find not in index.codes:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from scipy.io import loadmat
 
 MAX_BYTES = 2**31  # of one unpacked variable; also MATLAB's own limit
 CELL, STRUCT, TEXT = 1, 2, 4
@@ -70,8 +71,6 @@ class Variable:
 
     def read(self, kinds: Collection[int] = NUMBERS) -> np.ndarray:
         """Its values as SciPy reads them, in the stored type; only real numbers, or the given kinds."""
-        from scipy.io import loadmat
-
         content = self._unpacked(MAX_BYTES)
         _check(_Cursor(content, self.order), kinds)
         mark = b"\x00\x01IM" if self.order == "<" else b"\x01\x00MI"

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
+from scipy.io import savemat
 
 from wayfare.core.errors import DataError
 from wayfare.io import mat5
@@ -105,8 +107,6 @@ def array(path: Path, *names: str) -> Array:
 
 def write(path: Path, name: str, values: np.ndarray) -> None:
     """Write one array to a version 5 file, uncompressed and without a date: equal arrays give equal bytes."""
-    from scipy.io import savemat
-
     content = io.BytesIO()
     savemat(content, {name: values})
     content.seek(0)
@@ -139,8 +139,6 @@ def _v5_reader(variable: mat5.Variable) -> Callable[[], Iterator[tuple[Any, np.n
 
 
 def _list_hdf5(path: Path, found: dict[str, Array], others: dict[str, str]) -> None:
-    import h5py
-
     with h5py.File(path, "r") as file:
         for name in list(file)[:_MAX_NAMES]:
             if name == "#refs#" or name == "#subsystem#":
@@ -162,8 +160,6 @@ def _list_hdf5(path: Path, found: dict[str, Array], others: dict[str, str]) -> N
 
 def _fault(data: Any) -> str | None:
     """Why it cannot be read; None for an array of numbers that is entirely in this file."""
-    import h5py
-
     if not isinstance(data, h5py.Dataset):
         return "a struct"
     if data.dtype.kind not in "iufb" or not data.shape or len(data.shape) > _MAX_AXES or data.attrs.get("MATLAB_empty"):
@@ -181,8 +177,6 @@ def _fault(data: Any) -> str | None:
 
 def _hdf5_reader(path: Path, name: str, by_matlab: bool) -> Callable[[], Iterator[tuple[Any, np.ndarray]]]:
     def pieces() -> Iterator[tuple[Any, np.ndarray]]:
-        import h5py
-
         with h5py.File(path, "r") as file:
             data = file[name]
             if data.chunks and math.prod(data.chunks) * data.dtype.itemsize > _MAX_CHUNK:

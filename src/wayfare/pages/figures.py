@@ -153,7 +153,7 @@ def partition_figure(partition: Mapping[str, Any]) -> Figure | None:
         f"a client holds {number(int(matrix.sum(axis=1).min()))} to {number(int(matrix.sum(axis=1).max()))}."
     )
     spec, keys, height = draw(matrix, ids, [str(c) for c in classes])
-    return Figure("partition-picture", "Samples by client and class", words, spec, keys, height)
+    return Figure("partition-picture", "Samples by client and class", words, spec=spec, keys=keys, height=height)
 
 
 def traffic_figure(record: Record) -> Figure | None:
@@ -177,7 +177,9 @@ def traffic_figure(record: Record) -> Figure | None:
     layout["xaxis"]["title"] = axis_title("round")
     layout["yaxis"] |= {"title": axis_title(unit), "rangemode": "tozero"}
     words = f"Bytes per round over {len(lines)} rounds, at most {human_bytes(most)} in a round."
-    return Figure("traffic-picture", "Bytes per round", words, {"data": traces, "layout": layout}, keys, 260)
+    return Figure(
+        "traffic-picture", "Bytes per round", words, spec={"data": traces, "layout": layout}, keys=keys, height=260
+    )
 
 
 def embed(figures: Iterable[Figure]) -> str:

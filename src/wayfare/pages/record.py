@@ -221,6 +221,11 @@ class Record:
         values = self.series(metric)[1]
         return values[-1] if values else None
 
+    @property
+    def final_metrics(self) -> dict[str, float | None]:
+        """Every metric as last measured."""
+        return {name: self.final(name) for name in self.metrics}
+
     def sent(self) -> dict[int, int]:
         """Bytes that travelled from the start to the end of each round."""
         total, after = 0, {}

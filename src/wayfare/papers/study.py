@@ -103,7 +103,9 @@ def conduct(
         start = plain.strategy.start(task, bench().loaded(0, bench().initial))
         if iterations:
             progress("training the base model", 0, 0)
-            start = base_model(Gate(machine, policy, 0), plain.strategy, task, start, train, iterations)
+            start = base_model(
+                Gate(machine, policy, 0), plain.strategy, task, start=start, samples=train, iterations=iterations
+            )
         lab = Lab(
             Gate(machine, policy, LAB_ROUND), plain.strategy, task, start, seed=seed, train=train,
             labels=task.labels[train], judge=judge, progress=progress, about=repr(plain.training),

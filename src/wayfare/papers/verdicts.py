@@ -126,23 +126,23 @@ def decide(
     if not why and scale != "paper":
         why = claim.paper_scale_only
     if why or sheet is None:
-        return Verdict(claim, "untested", None, paper, sheet.unit(claim) if sheet else "", why)
+        return Verdict(claim, "untested", None, paper=paper, unit=sheet.unit(claim) if sheet else "", reason=why)
     unit, missing = sheet.unit(claim), [cell for cell in claim.cells if not runs.get(cell)]
     if missing:
-        return Verdict(claim, "undecided", None, paper, unit, _absent(missing, absent or {}))
+        return Verdict(claim, "undecided", None, paper=paper, unit=unit, reason=_absent(missing, absent or {}))
     seeds = sorted(set.intersection(*(set(runs[cell]) for cell in claim.cells)))
     if not seeds:
-        return Verdict(claim, "undecided", None, paper, unit, "its cells have no seed in common")
+        return Verdict(claim, "undecided", None, paper=paper, unit=unit, reason="its cells have no seed in common")
     try:
         by_seed = [_items(claim, sheet, runs, seed) for seed in seeds]
     except _Unknown as problem:
-        return Verdict(claim, "undecided", None, paper, unit, str(problem))
+        return Verdict(claim, "undecided", None, paper=paper, unit=unit, reason=str(problem))
     few = "" if len(seeds) > 1 else "one seed has no interval: --seeds 3"
     if claim.statistic == "every":
         return _every(claim, by_seed, paper, unit, few)
     effect = Estimate.of([_statistic(claim, values) for values in by_seed])
     word = effect.verdict(claim)
-    return Verdict(claim, word, effect, paper, unit, few or _undecided(claim, word))
+    return Verdict(claim, word, effect, paper=paper, unit=unit, reason=few or _undecided(claim, word))
 
 
 def _every(claim: Claim, by_seed: list[dict[str, float]], paper: float | None, unit: str, few: str) -> Verdict:
@@ -157,7 +157,16 @@ def _every(claim: Claim, by_seed: list[dict[str, float]], paper: float | None, u
     word: Word = "holds" if set(words) == {"holds"} else "does not hold" if against else "undecided"
     shown = " over ".join(filter(None, pair)) if len(columns) > 1 else ""
     holding = (words.count("holds"), len(words))
-    return Verdict(claim, word, found[pair], paper, unit, few or _undecided(claim, word), shown, holding)
+    return Verdict(
+        claim,
+        word,
+        effect=found[pair],
+        paper=paper,
+        unit=unit,
+        reason=few or _undecided(claim, word),
+        shown=shown,
+        holding=holding,
+    )
 
 
 def _absent(cells: Sequence[str], why: Mapping[str, str]) -> str:

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from wayfare.core.errors import ConfigError, DataError, unknown
 from wayfare.core.protocols import Partition, Population
@@ -196,8 +197,6 @@ def _matrix(data: Categories) -> Any:
 
 def _nearest(data: Categories, given: Centroids) -> Clusters:
     """Assign each sample to its nearest centroid, the first if several are equally near."""
-    from threadpoolctl import threadpool_limits
-
     points = _matrix(data)
     with threadpool_limits(1):
         distances = (given.values**2).sum(axis=1) - 2 * (points @ given.values.T)
@@ -210,7 +209,6 @@ def _k_means(points: Any, number: int, starts: int, seed: int) -> Clusters:
     """The best of several starts; the largest cluster first."""
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
-    from threadpoolctl import threadpool_limits
 
     if points.shape[0] < number:
         raise ConfigError(f"semantic: {number} clusters of {points.shape[0]} samples; lower clusters or add data")
@@ -229,7 +227,6 @@ def _k_means(points: Any, number: int, starts: int, seed: int) -> Clusters:
 def _by_silhouette(points: Any, most: int, starts: int, seed: int) -> Clusters:
     """The number of clusters with the largest mean silhouette of a sample, the smallest if several are equal."""
     from sklearn.metrics import silhouette_score
-    from threadpoolctl import threadpool_limits
 
     size = points.shape[0]
     sample = np.sort(rng_for(seed, "silhouette").permutation(size)[:_SILHOUETTE_SAMPLE])

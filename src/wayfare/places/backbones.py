@@ -82,7 +82,7 @@ class ResNet18Backbone(Backbone):
         if net.layer4 is not None:
             stages["layer4"] = [net.layer4]
         absent = ("fc.",) if net.layer4 is not None else ("fc.", "layer4.")
-        return Stages(net, stages, net.feature_dim, "layer3", IMAGENET, absent)
+        return Stages(net, stages, net.feature_dim, train="layer3", scale=IMAGENET, absent=absent)
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class VGG16Backbone(Backbone):
             stages[f"conv{len(stages)}"].append(layer)
             if isinstance(layer, nn.MaxPool2d):
                 stages[f"conv{len(stages) + 1}"] = []
-        return Stages(net, stages, net.feature_dim, "conv5", IMAGENET, ("classifier.",))
+        return Stages(net, stages, net.feature_dim, train="conv5", scale=IMAGENET, absent=("classifier.",))
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class LiteBackbone(Backbone):
         net = EfficientNetLite0()
         stages = net.stages()
         del net._fc
-        return Stages(net, stages, net.feature_dim, "stage7", LITE, ("_fc.",))
+        return Stages(net, stages, net.feature_dim, train="stage7", scale=LITE, absent=("_fc.",))
 
     def imagenet_weights(self) -> dict[str, Tensor]:
         return imagenet_weights()
@@ -138,7 +138,7 @@ class LiteStage5(LiteBackbone):
         absent = ("_fc.", "_conv_head.", "_bn1.", *(f"_blocks.{number}." for number in range(kept, count)))
         for name in ("stage6", "stage7", "last"):
             del stages[name]
-        return Stages(net, stages, STAGES[4][3], "stage5", LITE, absent)
+        return Stages(net, stages, STAGES[4][3], train="stage5", scale=LITE, absent=absent)
 
 
 @dataclass(frozen=True)

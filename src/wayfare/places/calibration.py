@@ -109,7 +109,7 @@ def other_place(distances: np.ndarray, here: np.ndarray) -> float:
 def curve_of(confidence: np.ndarray, right: np.ndarray, known: np.ndarray) -> Curve:
     """Precision and recall of answers with a confidence each; right ones, and those whose place was there."""
     thresholds, precision, recall = precision_recall(-confidence, right, known)
-    return Curve(-thresholds, precision, recall, confidence, right, known)
+    return Curve(-thresholds, precision, recall, confidence=confidence, right=right, known=known)
 
 
 def fit(scores: np.ndarray, right: np.ndarray, known: np.ndarray, source: str) -> Calibration:

@@ -8,6 +8,7 @@ negative cannot be trained on.
 from __future__ import annotations
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from wayfare.core.errors import WayfareError
 
@@ -98,8 +99,6 @@ class ClientPhotos:
 
     def _near(self) -> tuple[np.ndarray, np.ndarray]:
         """Query and photograph of all pairs within the negative radius, in order, and the metres between them."""
-        from scipy.spatial import cKDTree
-
         found, metres = [np.empty((0, 2), np.int64)], [np.empty(0)]
         for group in np.unique(self.groups[self.queries]):
             queries = self.queries[self.groups[self.queries] == group]

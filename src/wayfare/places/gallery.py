@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from wayfare.io.findings import Problems
 from wayfare.pages.counting import histogram, tally
@@ -137,8 +138,6 @@ class _View:
 
     def near_pairs(self) -> list[tuple[int, int, str]]:
         """The nearest ones of two sequences or cameras that look the same way, each pair at another place."""
-        from scipy.spatial import cKDTree
-
         usable = self.flat & np.isfinite(self.position).all(1) & (self.origin >= 0)
         rows = np.array(evenly(np.flatnonzero(usable), _SOME), np.int64)
         if len(rows) < 2:
@@ -245,7 +244,9 @@ class _View:
                     layer = names[asked] + (" by night" if dark else "")
                     words = [Path(found.files[row]).stem for row in rows]
                     plane = "" if degrees is not None else " ".join(part for part in group if part) or "photos"
-                    sources.append(MapSource(layer, "photos", [places[rows]], words, group.city, plane))
+                    sources.append(
+                        MapSource(layer, "photos", [places[rows]], words=words, city=group.city, plane=plane)
+                    )
         return sources
 
 

@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import faiss
 import numpy as np
+import torch
 from pydantic import TypeAdapter, ValidationError
 
 from wayfare.core.errors import DataError, StoreError
@@ -107,9 +109,6 @@ class Index:
         at the end of the list may one stand for another that is as near to seven digits. It reads the descriptors
         where they lie, so that to open a large index takes no time and no memory.
         """
-        import faiss
-        import torch
-
         queries = checked(queries, "photographs to be found")
         faiss.omp_set_num_threads(torch.get_num_threads())
         width = min(count + _SPARE + len(self._replaced), self.facts.count)

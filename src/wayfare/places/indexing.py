@@ -16,12 +16,12 @@ from wayfare.core import disk
 from wayfare.core.errors import ConfigError, DataError
 from wayfare.io.index_folder import checksum, explained, held
 from wayfare.io.pictures import Skipped
-from wayfare.places.calibration import Calibration
+from wayfare.places.calibration import Calibration, calibrate
 from wayfare.places.data.place_photos import Group, PlacePhotos
 from wayfare.places.index import DESCRIPTORS, FACTS, MODEL, NAMES, PHOTOS, Facts, Index, lengths
 from wayfare.places.nearest import checked
-from wayfare.places.positions import rows_of
-from wayfare.places.trained_model import Described, TrainedPlaceModel, describe
+from wayfare.places.positions import read_photographs, rows_of
+from wayfare.places.trained_model import Described, TrainedPlaceModel, describe, load_model
 
 _FILES = frozenset((FACTS, MODEL, DESCRIPTORS, PHOTOS, NAMES))
 _MOST_REPLACED = 10_000  # outdated photographs that every search skips; with more, a new index is better
@@ -41,6 +41,25 @@ class Added:
     replaced: int  # were there, and are other photos now, or taken elsewhere
     skipped: list[Skipped]
     facts: Facts
+
+    @property
+    def photographs(self) -> int:
+        """How many photographs the index holds now."""
+        return self.facts.count - len(self.facts.replaced)
+
+
+def index_run(
+    run: Path, photos: Path, out: Path, database: bool = False, progress: Progress = lambda *_: None
+) -> Added:
+    """Index a folder or table of photos with the model of a run; `database` leaves out the queries of the layout.
+
+    A new index is calibrated on the run's own validation data. What could not be used is in `skipped`.
+    """
+    model = load_model(run)
+    found = read_photographs(photos, database)
+    added = add(model, found, out, lambda: calibrate(model, run, progress), progress)
+    problems = [Skipped(str(error.file or photos), str(error)) for error in found.problems.found]
+    return replace(added, skipped=[*added.skipped, *problems])
 
 
 def add(

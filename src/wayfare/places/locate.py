@@ -78,8 +78,6 @@ class Located:
 
 def locate(index: Index, photos: Iterable[Path | str], k: int = 5, threshold: float | None = None) -> Located:
     """Find photos, files or whole folders of them, in an index: the k nearest places of each."""
-    import faiss  # noqa: F401 (to load it is no part of the search)
-
     calibration = index.facts.calibration
     if k < 1:
         raise ConfigError(f"k = {k}: expected at least one place")
@@ -195,9 +193,9 @@ def _answer(index: Index, photo: Path, found: _List, threshold: float | None) ->
         for members in found.places
     )
     return Answer(
-        photo, places, position, int((weights > 0).sum()), spread,
-        {name: float(value) for name, value in zip(SCORES, values)}, confidence,
-        None if confidence is None or threshold is None else confidence < threshold,
+        photo, places, position=position, agreeing=int((weights > 0).sum()), spread=spread,
+        scores={name: float(value) for name, value in zip(SCORES, values)}, confidence=confidence,
+        unknown=None if confidence is None or threshold is None else confidence < threshold,
     )  # fmt: skip
 
 

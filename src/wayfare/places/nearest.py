@@ -8,6 +8,7 @@ rows are compared. With a collapsed network (all descriptors nearly equal) this 
 
 from __future__ import annotations
 
+import faiss
 import numpy as np
 import torch
 
@@ -80,8 +81,6 @@ class _Base:
 
     def _proposed(self, queries: np.ndarray, count: int, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The best `count` of faiss's `width` proposals, and whether no other row can be among them."""
-        import faiss
-
         # as many threads as torch has (one in workers); where both share an OpenMP library this changes nothing
         faiss.omp_set_num_threads(torch.get_num_threads())
         width = min(width, len(self.database))

@@ -74,7 +74,9 @@ def _shown(place: Place, thumbnails: Thumbnails) -> PlaceShown:
     first = place.first
     small = thumbnails.picture(PictureSource(first.file, f"a photograph of the index, {first.file.name}"), _SMALL)
     where = position_text(first.spot)
-    return PlaceShown(small, first.file.name, first.metres, first.distance, len(place.matches), where)
+    return PlaceShown(
+        small, first.file.name, first.metres, distance=first.distance, photos=len(place.matches), where=where
+    )
 
 
 def _sketch(index: Index, answer: Answer) -> PlaceSketch:

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from wayfare.core.errors import DataError
 from wayfare.io import layouts
 from wayfare.io.earth import from_centre, to_degrees, to_metres
 from wayfare.places.data import msls
+from wayfare.places.data import photos as folder
 from wayfare.places.data.place_photos import Group, PlacePhotos
 
 ROW = np.dtype(
@@ -54,8 +56,6 @@ def read_photographs(root: Path, database: bool = False) -> PlacePhotos:
     if "msls" in found:
         photos = msls.load(found["msls"])
     elif "photos" in found:
-        from wayfare.places.data import photos as folder
-
         if folder.form_of(found["photos"]) == "frames":
             raise _no_positions(root)
         photos = folder.load(found["photos"])
@@ -102,8 +102,6 @@ def metres(rows: np.ndarray, one: Any) -> np.ndarray:
 
 def closest(rows: np.ndarray, among: np.ndarray) -> np.ndarray:
     """How far each row is from the closest of others; inf where nothing can be compared with it."""
-    from scipy.spatial import cKDTree
-
     found = np.full(len(rows), np.inf)
     pairs = [(_in_space(rows), _in_space(among))]
     for group in np.unique(rows["group"][rows["group"] >= 0]):
@@ -128,7 +126,9 @@ def mean_spot(rows: np.ndarray, weights: np.ndarray, group: Group) -> tuple[Spot
     if known[0]:
         origin = (float(degrees[0, 0]), float(degrees[0, 1]))
         place = to_degrees(weights[known] / weights[known].sum() @ to_metres(degrees[known], origin), origin)
-    return Spot(float(place[0]), float(place[1]), float(middle[0]), float(middle[1]), group.city, group.zone), spread
+    return Spot(
+        float(place[0]), float(place[1]), float(middle[0]), northing=float(middle[1]), city=group.city, zone=group.zone
+    ), spread
 
 
 def _in_space(rows: Any) -> np.ndarray:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from wayfare.core.errors import ConfigError, DataError
 from wayfare.places.nearest import nearest
@@ -110,7 +111,9 @@ def recalls(
         correct[correct] = away <= protocol.radius
         closest = _closest(query_positions, database_positions, query_groups, database_groups)
         has_positive = (closest <= protocol.radius) | correct.any(1)
-    result = Result(protocol, {}, {}, top, distances, correct, has_positive, errors)
+    result = Result(
+        protocol, {}, counts={}, top=top, distances=distances, correct=correct, has_positive=has_positive, errors=errors
+    )
     for name, mask in {"": np.ones(len(top), bool), **(parts or {})}.items():
         if mask.shape != (len(top),) or mask.dtype != bool:
             raise ValueError(f"part {name!r} must be a mask of {len(top)} queries")
@@ -191,8 +194,6 @@ def _closest(
     queries: np.ndarray, database: np.ndarray, query_groups: np.ndarray, database_groups: np.ndarray
 ) -> np.ndarray:
     """Metres to the closest photograph of the database; inf where the group has none."""
-    from scipy.spatial import cKDTree
-
     closest = np.full(len(queries), np.inf)
     for group in np.unique(query_groups):
         asked, known = np.flatnonzero(query_groups == group), np.flatnonzero(database_groups == group)

@@ -22,6 +22,7 @@ from wayfare.core.errors import ConfigError, WayfareError
 from wayfare.core.protocols import Batch, Client, Output, Population, Progress, Task
 from wayfare.core.seeds import rng_for
 from wayfare.places.augment import Augmentation
+from wayfare.places.backbones import SmallCnnBackbone
 from wayfare.places.client_photos import ClientPhotos
 from wayfare.places.data.base import PlaceData
 from wayfare.places.data.place_photos import PlacePhotos
@@ -105,8 +106,6 @@ class Places(Task):
     @classmethod
     def example(cls) -> Places:
         """A task that is quick to try things with."""
-        from wayfare.places.backbones import SmallCnnBackbone
-
         return cls(TownPhotos(size="tiny", height=32, width=48), PlaceModel(SmallCnnBackbone(4)))
 
     # ---- data

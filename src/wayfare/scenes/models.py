@@ -26,7 +26,7 @@ from wayfare.core.errors import ConfigError, StoreError
 from wayfare.core.protocols import Model
 from wayfare.scenes.batch import GraphBatch
 from wayfare.scenes.features import FeatureSource
-from wayfare.scenes.heads.common import PRESETS, Mode, Widths, vector_width, word_vectors
+from wayfare.scenes.heads.common import PRESETS, HeadSizes, Mode, Widths, vector_width, word_vectors
 from wayfare.scenes.heads.gpsnet import GPSNet, nps_gammas, nps_loss
 from wayfare.scenes.heads.imp import IMP
 from wayfare.scenes.heads.motifs import MOTIFS
@@ -44,9 +44,8 @@ class HeadSpec(NamedTuple):
     mode: Mode
     log_frequencies: Callable[[], np.ndarray]  # counted when a head asks for them
 
-    @property
-    def sizes(self) -> tuple[int, int, int, int]:
-        return len(self.classes), self.predicates, self.width_x, self.width_u
+    def sizes(self, widths: Widths) -> HeadSizes:
+        return HeadSizes(len(self.classes), self.predicates, self.width_x, self.width_u, widths)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +98,7 @@ class ImpModel(RelationModel):
     order: Literal["parallel", "sequential"] = "parallel"  # of its messages
 
     def head(self, spec: HeadSpec) -> nn.Module:
-        return IMP(*spec.sizes, PRESETS[self.widths], mode=spec.mode, order=self.order)
+        return IMP(spec.sizes(PRESETS[self.widths]), mode=spec.mode, order=self.order)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +109,7 @@ class LabelModel(RelationModel):
     frequency_bias: bool = False  # MOTIFS' and VCTree's bias, GPS-Net's ARM: off in the code that the paper ran
 
     def _options(self, spec: HeadSpec, biased: bool) -> dict[str, Any]:
-        """Widths, mode, labels' vectors and the table of frequencies."""
+        """Sizes, mode, labels' vectors and the table of frequencies."""
         widths: Widths = PRESETS[self.widths]
         options: dict[str, Any] = {"mode": spec.mode}
         if self.word_vectors:
@@ -119,7 +118,7 @@ class LabelModel(RelationModel):
             options["vectors"] = word_vectors(file, spec.classes, widths.embedding)
         if biased:
             options["frequency"] = torch.from_numpy(spec.log_frequencies())
-        return options | {"widths": widths}
+        return options | {"sizes": spec.sizes(widths)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +129,7 @@ class MotifsModel(LabelModel):
 
     def head(self, spec: HeadSpec) -> nn.Module:
         options = self._options(spec, self.frequency_bias or self.is_described)
-        return MOTIFS(*spec.sizes, **options, order=self.order)
+        return MOTIFS(**options, order=self.order)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +153,7 @@ class VCTreeModel(LabelModel):
         options = self._options(spec, self.frequency_bias)
         if self._is_reinforced:
             options |= {"tree": "reinforced", "reward": recall_of_targets}
-        return VCTree(*spec.sizes, **options)
+        return VCTree(**options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +172,7 @@ class GPSNetModel(LabelModel):
         return self.frequency_bias or self.is_described
 
     def head(self, spec: HeadSpec) -> nn.Module:
-        return GPSNet(*spec.sizes, **self._options(spec, self._is_biased), layers=self.layers)
+        return GPSNet(**self._options(spec, self._is_biased), layers=self.layers)
 
     def label_loss(self, logits: Tensor, graphs: GraphBatch) -> Tensor:
         if self.nps or self.is_described:

@@ -55,9 +55,9 @@ class Cast:
         self.things.append(
             Thing(
                 self.first + len(self.things), kind,
-                self.x + east * ahead + north * right, self.y + north * ahead - east * right, z,
-                width * scale, depth * scale, height * scale,
-                (self.heading + turn) % 360, int(next(self._dice) * 2**31), doing,
+                self.x + east * ahead + north * right, self.y + north * ahead - east * right, z=z,
+                width=width * scale, depth=depth * scale, height=height * scale,
+                heading=(self.heading + turn) % 360, look=int(next(self._dice) * 2**31), doing=doing,
             )
         )  # fmt: skip
 
@@ -67,7 +67,7 @@ class Cast:
     ) -> None:  # fmt: skip
         """A person; grown up and standing if `tall` is 1."""
         scale = tall * (0.9 + 0.19 * next(self._dice))
-        self.add("person", doing, ahead, right, z, turn, scale)
+        self.add("person", doing, ahead=ahead, right=right, z=z, turn=turn, scale=scale)
 
 
 Scene = Callable[[Cast], None]
@@ -252,7 +252,15 @@ def _fly_over(cast: Cast) -> None:
     for k in range(1 + int(cast.roll() * 2)):
         lag = angle - 0.18 * k
         turn = 90 - lag * 180 / pi
-        cast.add("bird", ("flying over", _GROUND), radius * cos(lag), radius * sin(lag), height, turn + 90, scale=1.7)
+        cast.add(
+            "bird",
+            ("flying over", _GROUND),
+            radius * cos(lag),
+            right=radius * sin(lag),
+            z=height,
+            turn=turn + 90,
+            scale=1.7,
+        )
 
 
 def _kick_ball(cast: Cast) -> None:

@@ -102,7 +102,7 @@ def crowds(
     things: list[list[Thing]] = [[] for _ in moments]
     for moment, place, first_id, (x, y, facing, age), dice in zip(*numbers, _dice(scenes.keys), strict=True):
         play, partner, reach = stage.places[place]
-        cast = Cast(first_id, x, y, facing, age, partner, reach, dice)
+        cast = Cast(first_id, x, y=y, heading=facing, age=age, partner=partner, room=reach, dice=dice)
         PLAYS[play].choose(cast.roll())(cast)
         things[moment] += cast.things
     return [tuple(some) for some in things]

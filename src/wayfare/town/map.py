@@ -75,21 +75,38 @@ def build(name: str, seed: int, blocks: int = 6) -> City:
     network, crossings = streets.connect(plan)
     ground = streets.surface(plan, crossings, CELL)
     districts = _districts(rng, plan, name, seed)
-    site = Site(plan, network, ground, CELL, districts, rng)
+    site = Site(plan, network, ground, cell=CELL, districts=districts, rng=rng)
     _fill_blocks(site, place, seed)
     for block in plan.blocks:
         _furnish_pavement(site, block)
     for street in plan.streets:
         _park_cars(site, street)
     _regulate(site)
-    walls = _walls(site)
+    walls, building, look, district = _walls(site)
+    width, height = plan.size
     used, edges = np.unique(np.array(network.edges), return_inverse=True)  # at the city's corners no way passes
     nodes = np.array(network.nodes, np.float32)[used]
     return City(
-        name, place.continent, place.latitude, place.longitude, seed, *plan.size,
-        districts, tuple(site.squares), *walls, ground, CELL,
-        nodes, edges.reshape(-1, 2).astype(np.int32), np.array(network.road, bool), tuple(site.things),
-    )  # fmt: skip
+        name,
+        place.continent,
+        place.latitude,
+        place.longitude,
+        seed=seed,
+        width=width,
+        height=height,
+        districts=districts,
+        squares=tuple(site.squares),
+        walls=walls,
+        wall_building=building,
+        wall_look=look,
+        wall_district=district,
+        ground=ground,
+        cell=CELL,
+        nodes=nodes,
+        edges=edges.reshape(-1, 2).astype(np.int32),
+        edge_road=np.array(network.road, bool),
+        things=tuple(site.things),
+    )
 
 
 def _districts(rng: np.random.Generator, plan: StreetPlan, name: str, seed: int) -> tuple[District, ...]:
@@ -110,7 +127,12 @@ def _districts(rng: np.random.Generator, plan: StreetPlan, name: str, seed: int)
     xs, ys = plan.lines
     return tuple(
         District(
-            str(kind), float(xs[x0]), float(ys[y0]), float(xs[x1]), float(ys[y1]), seed_for("style", name, seed, k)
+            str(kind),
+            float(xs[x0]),
+            float(ys[y0]),
+            x1=float(xs[x1]),
+            y1=float(ys[y1]),
+            style=seed_for("style", name, seed, k),
         )
         for k, (kind, (x0, y0, x1, y1)) in enumerate(zip(names, parts, strict=True))
     )

@@ -23,18 +23,19 @@ from wayfare.town.words import SIGHTS
 Day = Callable[[str, str, str], tuple[Track, ...]]  # name, role, date: where someone is
 
 PHONES = (
-    Camera("Pico 5", 66, 1.55, (1.00, 1.00, 1.00), 1.00, 3.0, 0.10),
-    Camera("Lumo X", 72, 1.58, (1.10, 1.00, 0.88), 0.92, 4.0, 0.15),  # warm and bright
-    Camera("Astra 2", 62, 1.52, (0.90, 0.98, 1.12), 1.08, 5.0, 0.20),  # cold and hard
-    Camera("Bokeh One", 56, 1.60, (1.05, 1.06, 0.94), 1.15, 2.0, 0.25),
-    Camera("Kiosk 700", 70, 1.50, (0.94, 1.04, 0.96), 0.85, 8.0, 0.30),  # an old one: green, flat, noisy
+    Camera("Pico 5", 66, height=1.55, gain=(1.00, 1.00, 1.00), gamma=1.00, noise=3.0, vignette=0.10),
+    Camera("Lumo X", 72, height=1.58, gain=(1.10, 1.00, 0.88), gamma=0.92, noise=4.0, vignette=0.15),  # warm and bright
+    Camera("Astra 2", 62, height=1.52, gain=(0.90, 0.98, 1.12), gamma=1.08, noise=5.0, vignette=0.20),  # cold and hard
+    Camera("Bokeh One", 56, height=1.60, gain=(1.05, 1.06, 0.94), gamma=1.15, noise=2.0, vignette=0.25),
+    # an old one: green, flat, noisy
+    Camera("Kiosk 700", 70, height=1.50, gain=(0.94, 1.04, 0.96), gamma=0.85, noise=8.0, vignette=0.30),
 )
 DASHCAMS = (
-    Camera("Roadeye", 84, 1.35, (0.96, 1.02, 1.02), 1.10, 6.0, 0.35),
-    Camera("Motoview Pro", 76, 1.45, (1.06, 0.98, 0.96), 0.95, 4.0, 0.20),
-    Camera("Trucklens", 90, 2.10, (0.90, 1.00, 1.06), 1.00, 7.0, 0.40),
+    Camera("Roadeye", 84, height=1.35, gain=(0.96, 1.02, 1.02), gamma=1.10, noise=6.0, vignette=0.35),
+    Camera("Motoview Pro", 76, height=1.45, gain=(1.06, 0.98, 0.96), gamma=0.95, noise=4.0, vignette=0.20),
+    Camera("Trucklens", 90, height=2.10, gain=(0.90, 1.00, 1.06), gamma=1.00, noise=7.0, vignette=0.40),
 )
-PANORAMA = Camera("Rondo 360", 360, 2.20, (1.00, 1.00, 1.00), 1.00, 4.0, 0.0)
+PANORAMA = Camera("Rondo 360", 360, height=2.20, gain=(1.00, 1.00, 1.00), gamma=1.00, noise=4.0, vignette=0.0)
 
 _SHARES = {"vehicle": 0.4, "tourist": 0.35, "resident": 0.25}
 _FRAMES = {"vehicle": (10, 24), "tourist": (4, 10), "resident": (5, 12)}  # fewest and most of a sequence
@@ -170,10 +171,25 @@ class _ShotPlan:
             key = _key(self.city.name, self.seed, name, number, frame)
             self.shots.append(
                 Shot(
-                    key, self.city.name, name, sequence, frame, float(x), float(y), float(heading) % 360, float(time),
-                    date, camera, weather, season, night, scene.direction, pano, role,
+                    key,
+                    self.city.name,
+                    walker=name,
+                    sequence=sequence,
+                    frame=frame,
+                    x=float(x),
+                    y=float(y),
+                    heading=float(heading) % 360,
+                    time=float(time),
+                    date=date,
+                    camera=camera,
+                    weather=weather,
+                    season=season,
+                    night=night,
+                    direction=scene.direction,
+                    pano=pano,
+                    role=role,
                 )
-            )  # fmt: skip
+            )
             self._seen.setdefault(_cell(x, y), set()).add(date)
         self.nights += night * frames
         self.panoramas += pano * frames
@@ -203,7 +219,7 @@ class _ShotPlan:
         best, most = _Scene(np.empty(0), np.empty((0, 2)), np.empty(0), "Forward"), 0.0
         for _ in range(_TRIES):
             track = tracks[int(rng.choice(len(tracks), p=lengths / lengths.sum()))]
-            found = make(self.city, track, spacing, frames, role, rng)
+            found = make(self.city, track, spacing, frames=frames, role=role, rng=rng)
             known = [bool(self._seen.get(_cell(x, y), set()) - {date}) for x, y in found.points] if again else []
             value = len(found.times) + sum(known)
             if found.square in self._unseen and len(found.times):
@@ -213,7 +229,7 @@ class _ShotPlan:
             if most >= frames * (1.8 if again else 1):
                 break
         if not len(best.times):  # no sight in reach
-            best = _on_the_way(self.city, tracks[int(lengths.argmax())], spacing, frames, role, rng)
+            best = _on_the_way(self.city, tracks[int(lengths.argmax())], spacing, frames=frames, role=role, rng=rng)
         self._unseen.discard(best.square)
         return best
 

@@ -54,19 +54,19 @@ def _view(city: City, shot: Shot, eye: Eye, moving: tuple[Thing, ...]) -> View:
         np.full(height * width, NOTHING, np.int32),
     )
     near, things, rows = _things(scene, moving, eye, frame)
-    rest = draw_things(frame, things, rows, scene, eye, light, shot.season)
+    rest = draw_things(frame, things, rows=rows, scene=scene, eye=eye, light=light, season=shot.season)
     free = (frame.shows == NOTHING).reshape(height, width)
     paint_sky(frame, (~(on_ground | on_wall) & free).reshape(-1).nonzero()[0], scene, eye, light)
     add_stars(frame, eye, light)
-    paint_ground(frame, on_ground & free, scene, eye, light, shot.season)
-    paint_walls(frame, (on_wall & free).reshape(-1).nonzero()[0], strips, scene, eye, light)
+    paint_ground(frame, on_ground & free, scene, eye=eye, light=light, season=shot.season)
+    paint_walls(frame, (on_wall & free).reshape(-1).nonzero()[0], strips, scene=scene, eye=eye, light=light)
     smooth_tops(frame, strips, eye)
     add_rest(frame, rest)
     reflect(frame, eye, light)
     add_halos(frame, things, rows, eye, light)
     seed = seed_for(city.seed, shot.key, "noise")
     fall(frame, eye, light, seed)
-    pixels = develop(frame.light, shot.camera, light.dark, height, width, seed)
+    pixels = develop(frame.light, shot.camera, light.dark, height=height, width=width, seed=seed)
     return View(pixels, *_parts(frame, scene, strips, things, eye), near)
 
 

@@ -113,7 +113,21 @@ class Site:
         doing = doing or (_DOES.get(kind, "standing on"), -1)
         look = int(self.rng.integers(1 << 31))
         number = len(self.things)
-        self.things.append(Thing(number, kind, x, y, round(z, 3), width, depth, height, turned, look, doing))
+        self.things.append(
+            Thing(
+                number,
+                kind,
+                x,
+                y,
+                z=round(z, 3),
+                width=width,
+                depth=depth,
+                height=height,
+                heading=turned,
+                look=look,
+                doing=doing,
+            )
+        )
         return number
 
 

@@ -51,7 +51,17 @@ def _spot(
     play: str, at: np.ndarray, facing: float, period: float, busy: float,
     partner: int = -1, reach: float = 0.0, route: int = -1,
 ) -> StageSpot:  # fmt: skip
-    return StageSpot(play, float(at[0]), float(at[1]), facing, period, busy, partner, reach, route)
+    return StageSpot(
+        play,
+        float(at[0]),
+        y=float(at[1]),
+        heading=facing,
+        period=period,
+        busy=busy,
+        partner=partner,
+        reach=reach,
+        route=route,
+    )
 
 
 class Lane(NamedTuple):
@@ -93,10 +103,17 @@ def find(city: City) -> Stage:
     paces = np.array([_FLOWS[lane.play][1:] for lane in lanes]).T.copy()
     lengths = np.array([len(lane.points) for lane in lanes])
     return Stage(
-        places, spread, numbers, strolls, first_route, routes.reshape(-1, 2).T.copy(),
-        np.concatenate([lane.points for lane in lanes]).T.copy(), np.stack((np.cumsum(lengths) - lengths, lengths - 5)),
-        np.concatenate([_posts(number, lane) for number, lane in enumerate(lanes)]).T.copy(), paces,
-    )  # fmt: skip
+        places,
+        spread,
+        numbers=numbers,
+        strolls=strolls,
+        first_route=first_route,
+        routes=routes.reshape(-1, 2).T.copy(),
+        tracks=np.concatenate([lane.points for lane in lanes]).T.copy(),
+        spans=np.stack((np.cumsum(lengths) - lengths, lengths - 5)),
+        posts=np.concatenate([_posts(number, lane) for number, lane in enumerate(lanes)]).T.copy(),
+        paces=paces,
+    )
 
 
 def _posts(number: int, lane: Lane) -> np.ndarray:
@@ -218,7 +235,17 @@ def _corners(city: City) -> list[StageSpot]:
         spots.append(_spot("corner", at, float(rng.uniform(0, 360)), float(rng.uniform(60, 240)), 0.4))
     for lamp in _of_kind(city, "street lamp"):
         if lamp.id % 3 == 0:
-            spots.append(StageSpot("lamp", lamp.x, lamp.y, lamp.heading, float(rng.uniform(60, 240)), 0.12, lamp.id))
+            spots.append(
+                StageSpot(
+                    "lamp",
+                    lamp.x,
+                    y=lamp.y,
+                    heading=lamp.heading,
+                    period=float(rng.uniform(60, 240)),
+                    busy=0.12,
+                    partner=lamp.id,
+                )
+            )
     return spots
 
 
@@ -246,11 +273,11 @@ def _seats(city: City) -> list[StageSpot]:
         StageSpot(
             thing.kind,
             thing.x,
-            thing.y,
-            thing.heading,
-            float(rng.uniform(200, 600)),
-            0.5 if thing.kind == "bench" else 0.25,
-            thing.id,
+            y=thing.y,
+            heading=thing.heading,
+            period=float(rng.uniform(200, 600)),
+            busy=0.5 if thing.kind == "bench" else 0.25,
+            partner=thing.id,
         )
         for thing in _of_kind(city, "bench", "chair")
     ]
@@ -260,7 +287,9 @@ def _seats(city: City) -> list[StageSpot]:
                 angle = float(rng.uniform(0, 2 * np.pi))
                 at = np.array((thing.x, thing.y)) + np.array((np.cos(angle), np.sin(angle))) * 1.1
                 facing = heading(np.array((thing.x, thing.y)) - at)
-                spots.append(_spot("stall", at, facing, float(rng.uniform(60, 200)), 0.8, market.id))
+                spots.append(
+                    _spot("stall", at, facing, period=float(rng.uniform(60, 200)), busy=0.8, partner=market.id)
+                )
     return spots
 
 
@@ -279,7 +308,7 @@ def _squares(city: City) -> list[StageSpot]:
             facing = heading(centre - at) + float(rng.uniform(-15, 15))
             play = "lawn" if code == _CODE["grass"] else "square"
             if code in (_CODE["square"], _CODE["pavement"], _CODE["grass"], _CODE["bridge"]):
-                spots.append(_spot(play, at, facing, float(rng.uniform(90, 300)), 0.5, sight.id))
+                spots.append(_spot(play, at, facing, period=float(rng.uniform(90, 300)), busy=0.5, partner=sight.id))
     return spots
 
 

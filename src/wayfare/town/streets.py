@@ -145,7 +145,7 @@ def draw(rng: np.random.Generator, inner: int) -> StreetPlan:
         half, pavement = np.array([side.half for side in sides]), np.array([side.pavement for side in sides])
         rings = [plane.inset(polygon, by) for by in (half, half + pavement / 2, half + pavement)]
         kerb, walk, lot = (ring if ring is not None else polygon for ring in rings)
-        return CityBlock(column, row, around, sides, kerb, walk, lot)
+        return CityBlock(column, row, corners=around, sides=sides, kerb=kerb, walk=walk, lot=lot)
 
     blocks = []
     for row in range(count - 1):

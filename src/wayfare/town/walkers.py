@@ -85,8 +85,8 @@ def population(
             seen = (moments >= track.times[0]) & (moments <= track.times[-1])
             positions[seen, place] = track.at(moments[seen])
     moving = [(name, role) for name, role in zip(names, roles) if role != "signage"]
-    taken = photographing.take(city, seed, moving, shots, town.day, DATE)
-    return Walkers(names, roles, DATE, START, SLOT, positions, taken)
+    taken = photographing.take(city, seed, moving, count=shots, day=town.day, today=DATE)
+    return Walkers(names, roles, date=DATE, start=START, slot=SLOT, positions=positions, shots=taken)
 
 
 class _Place:

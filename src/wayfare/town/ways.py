@@ -8,6 +8,9 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components, dijkstra
+from scipy.spatial import cKDTree
 
 from wayfare.town.model import GROUND, City
 
@@ -19,9 +22,6 @@ class Ways:
     """The largest connected part of the network that one may use: pavements and paths, or roads."""
 
     def __init__(self, city: City, road: bool) -> None:
-        from scipy.sparse import coo_matrix
-        from scipy.sparse.csgraph import connected_components
-
         edges = np.unique(np.sort(city.edges[city.edge_road == road], axis=1), axis=0)
         edges = edges if road else edges[_free(city, edges)]
         nodes, edges = _cut(city.nodes.astype(float), edges)
@@ -44,8 +44,6 @@ class Ways:
     def _tree(self, root: int) -> tuple[np.ndarray, list[int]]:
         """How far each node is from this one, and the next node on the way to it; kept for the next time."""
         if root not in self._trees:
-            from scipy.sparse.csgraph import dijkstra
-
             far, towards = dijkstra(self._graph, directed=False, indices=root, return_predecessors=True)
             self._trees[root] = far, towards.tolist()
         return self._trees[root]
@@ -173,8 +171,6 @@ def _cut(nodes: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _free(city: City, edges: np.ndarray) -> np.ndarray:
     """Which edges do not run through a wall."""
-    from scipy.spatial import cKDTree
-
     if not len(city.walls):
         return np.ones(len(edges), bool)
     first, last = city.walls[:, :2].astype(float), city.walls[:, 2:4].astype(float)

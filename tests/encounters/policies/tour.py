@@ -26,7 +26,9 @@ def facts(score: Sequence[float], limit: int = 4, labels: Any = None, targets: A
     labels = np.ones((many, 2), np.int64) if labels is None else np.array(labels)
     targets = np.ones(labels.shape, bool) if targets is None else np.array(targets, bool)
     limits = np.full(many, limit, np.int64)
-    return DeviceFacts(limits, np.array(score), labels.sum(axis=1), labels, targets, np.zeros(many, bool))
+    return DeviceFacts(
+        limits, np.array(score), labels.sum(axis=1), labels=labels, targets=targets, stationary=np.zeros(many, bool)
+    )
 
 
 def meet(slot: int, pairs: Sequence[tuple[int, int]], known: DeviceFacts, columns: Columns, **given: Any) -> Meeting:
@@ -79,7 +81,16 @@ class Tour:
         before = self.columns["score"][me]
         after = np.array([(merged or {}).get(i, np.nan) for i in me.tolist()])
         tried = np.array([(own or {}).get(i, (np.nan, np.nan)) for i in me.tolist()]).reshape(-1, 2)
-        outcome = MergeOutcome(slot, me, peer, before, after, tried[:, 0], tried[:, 1], wish.predicted[wish.asks])
+        outcome = MergeOutcome(
+            slot,
+            me,
+            peer=peer,
+            before=before,
+            after=after,
+            own_before=tried[:, 0],
+            own_after=tried[:, 1],
+            predicted=wish.predicted[wish.asks],
+        )
         adopted = self.policy.accept(self.columns, outcome)
         self.columns |= self.policy.update(self.columns, outcome, adopted)
         for left, made, who in (("can_send", "sent", peer), ("can_take", "taken", me)):

@@ -380,10 +380,12 @@ def test_many_queries_and_a_page(whole: Path, shop: Path, tmp_path: Path, capsys
 
 def test_the_page_has_what_is_known() -> None:
     results = [
-        ResultShown("a.jpg", None, "", (), 0, 1.0),
-        ResultShown("b.jpg", None, "A <i>red</i> shirt", ("red",), 1, 0.5),
+        ResultShown("a.jpg", None, "", labels=(), distance=0, score=1.0),
+        ResultShown("b.jpg", None, "A <i>red</i> shirt", labels=("red",), distance=1, score=0.5),
     ]
-    asked = QueryShown("red shrit", None, False, "photos", results, ("shrit",), ("shirt",))
+    asked = QueryShown(
+        "red shrit", None, by_photo=False, find="photos", results=results, unknown=("shrit",), nearest=("shirt",)
+    )
     text = page_of(SearchPage("index", "model", 32, {"photos": 2, "texts": 0}, [asked], seconds={"search": 0.5}))
     for said in ("the same code", "1 bit of 32 differ", "Not known, and left out: shrit", "words like these: shirt",
                  "A &lt;i&gt;red&lt;/i&gt; shirt", "no picture", "Among 2 photos."):  # fmt: skip

@@ -95,9 +95,16 @@ def table() -> Table:
         numbers = np.array(group or [0] * len(positions), np.int32)
         groups = tuple(Group(f"city{number}", "33N") for number in range(int(numbers.max(initial=0)) + 1))
         return PlacePhotos(
-            Path("/nowhere"), names, names, groups, numbers, place[:, 0], place[:, 1],
-            np.full(len(positions), "", "U5"), **where,
-        )  # fmt: skip
+            Path("/nowhere"),
+            names,
+            keys=names,
+            groups=groups,
+            group=numbers,
+            easting=place[:, 0],
+            northing=place[:, 1],
+            split=np.full(len(positions), "", "U5"),
+            **where,
+        )
 
     return made
 

@@ -39,7 +39,17 @@ def test_scores_look_at_the_first_few() -> None:
 
 
 def calibration(**changes: object) -> Calibration:
-    known = Calibration((-2.0, 0.5, 1.0), 0.25, (1.0, 0.0, 0.0), (0.5, 1.0, 1.0), 0.5, 1.0, 1.0, 99, "nothing")
+    known = Calibration(
+        (-2.0, 0.5, 1.0),
+        0.25,
+        centre=(1.0, 0.0, 0.0),
+        scale=(0.5, 1.0, 1.0),
+        threshold=0.5,
+        precision=1.0,
+        recall=1.0,
+        queries=99,
+        source="nothing",
+    )
     return replace(known, **changes)  # type: ignore[arg-type]
 
 

@@ -159,12 +159,34 @@ HOSTILE = "<img src=x onerror=alert(1)>\"'&"
 def a_page(**changes: object) -> LocatePage:
     picture = Picture(b"\xff\xd8", 4, 3, HOSTILE)
     places = [
-        PlaceShown(picture, HOSTILE, 0.0, 0.25, 3, HOSTILE),
-        PlaceShown(None, HOSTILE, float("inf"), 0.5, 1, HOSTILE),
+        PlaceShown(picture, HOSTILE, 0.0, distance=0.25, photos=3, where=HOSTILE),
+        PlaceShown(None, HOSTILE, float("inf"), distance=0.5, photos=1, where=HOSTILE),
     ]
     sketch = PlaceSketch([(1, [(3.0, 4.0), (5.0, 4.0)])], [(0.0, 0.0), (9e9, 0.0)])
-    found = PhotoAnswer(HOSTILE, picture, True, 0.125, HOSTILE, "https://example.org/?a=1&b=2", 2, 1.5, places, sketch)
-    page = LocatePage(HOSTILE, 60, HOSTILE, 25.0, 0.5, HOSTILE, [found], 0, [(HOSTILE, HOSTILE)], {"decode": 0.25})
+    found = PhotoAnswer(
+        HOSTILE,
+        picture,
+        unknown=True,
+        confidence=0.125,
+        position=HOSTILE,
+        link="https://example.org/?a=1&b=2",
+        agreeing=2,
+        spread=1.5,
+        places=places,
+        sketch=sketch,
+    )
+    page = LocatePage(
+        HOSTILE,
+        60,
+        model=HOSTILE,
+        radius=25.0,
+        threshold=0.5,
+        learnt=HOSTILE,
+        found=[found],
+        more=0,
+        skipped=[(HOSTILE, HOSTILE)],
+        seconds={"decode": 0.25},
+    )
     return replace(page, **changes)  # type: ignore[arg-type]
 
 
@@ -203,10 +225,13 @@ def test_the_map_is_to_scale() -> None:
 @pytest.mark.parametrize(
     ("spot", "words"),
     [
-        (Spot(-33.45, -70.6667, 1.0, 2.0, "santiago", "19S"), "santiago: 33.45000° S, 70.66670° W"),
-        (Spot(59.3, 18.0, 1.0, 2.0, "", "34N"), "59.30000° N, 18.00000° E"),
-        (Spot(float("nan"), float("nan"), 329182.4, 6577306.0, "", "34N"), "329,182 m E, 6,577,306 m N 34N"),
-        (Spot(float("nan"), float("nan"), 1.0, 2.0, "x", ""), "x: 1 m E, 2 m N"),
+        (Spot(-33.45, -70.6667, 1.0, northing=2.0, city="santiago", zone="19S"), "santiago: 33.45000° S, 70.66670° W"),
+        (Spot(59.3, 18.0, 1.0, northing=2.0, city="", zone="34N"), "59.30000° N, 18.00000° E"),
+        (
+            Spot(float("nan"), float("nan"), 329182.4, northing=6577306.0, city="", zone="34N"),
+            "329,182 m E, 6,577,306 m N 34N",
+        ),
+        (Spot(float("nan"), float("nan"), 1.0, northing=2.0, city="x", zone=""), "x: 1 m E, 2 m N"),
     ],
 )
 def test_positions_in_words(spot: Spot, words: str) -> None:

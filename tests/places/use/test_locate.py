@@ -23,7 +23,17 @@ from wayfare.places.trained_model import Described, TrainedPlaceModel
 
 Made = Callable[..., Index]
 Table = Callable[..., PlacePhotos]
-SURE = Calibration((0.0, 0.0, 0.0), math.log(3), (0, 0, 0), (1, 1, 1), 0.5, 1.0, 1.0, 99, "made up")  # always 0.75
+SURE = Calibration(
+    (0.0, 0.0, 0.0),
+    math.log(3),
+    centre=(0, 0, 0),
+    scale=(1, 1, 1),
+    threshold=0.5,
+    precision=1.0,
+    recall=1.0,
+    queries=99,
+    source="made up",
+)  # always 0.75
 
 
 def asked(index: Index, monkeypatch: pytest.MonkeyPatch, k: int = 5, **more: object) -> Answer:

@@ -105,7 +105,13 @@ def answered(capsys: pytest.CaptureFixture[str], *arguments: object, status: int
 def seen(labels: list[str], scores: list[float]) -> ObservedPicture:
     boxes = np.array(BOXES[: len(labels)], np.float32)
     return ObservedPicture(
-        Path("a.png"), "", (64, 48), labels, boxes, np.array(scores, np.float32), np.full(len(labels), -1)
+        Path("a.png"),
+        "",
+        size=(64, 48),
+        labels=labels,
+        boxes=boxes,
+        scores=np.array(scores, np.float32),
+        areas=np.full(len(labels), -1),
     )
 
 
@@ -113,7 +119,15 @@ def told_by(triplets: list[list[int]], chances: list[float]) -> SceneModel:
     """A model that says just that of any picture."""
     said = Guesses(1, np.zeros(len(chances), int), np.array(triplets), np.array(chances, np.float32), True)
     task: Any = SimpleNamespace(guesses=lambda net, scene, most: said, model=ImpModel())
-    return SceneModel("by hand", "", task, nn.Identity(), tuple(THINGS), tuple(STUFF), tuple(PREDICATES))
+    return SceneModel(
+        "by hand",
+        "",
+        task=task,
+        net=nn.Identity(),
+        things=tuple(THINGS),
+        stuff=tuple(STUFF),
+        predicates=tuple(PREDICATES),
+    )
 
 
 def test_scores_are_products_and_the_best_come_first() -> None:

@@ -208,10 +208,10 @@ class _Tags(HTMLParser):
 def test_nothing_from_outside_becomes_markup() -> None:
     sketch = GraphSketch(SceneDrawn(None, (64, 48), [HOSTILE, HOSTILE], [(0, 0, 9, 9)] * 2, [(0, HOSTILE, 1, 0.5)]))
     shown = GraphShown(
-        HOSTILE, HOSTILE, Picture(b"\xff\xd8", 4, 3, HOSTILE), drawing(sketch, HOSTILE),
-        [(HOSTILE, HOSTILE, HOSTILE, 0.5)], [(HOSTILE, HOSTILE, 1.0)], HOSTILE,
+        HOSTILE, HOSTILE, picture=Picture(b"\xff\xd8", 4, 3, HOSTILE), graph=drawing(sketch, HOSTILE),
+        relations=[(HOSTILE, HOSTILE, HOSTILE, 0.5)], objects=[(HOSTILE, HOSTILE, 1.0)], unknown=HOSTILE,
     )  # fmt: skip
-    page = _Tags(page_of(GraphPage(HOSTILE, HOSTILE, [shown], 3, [(HOSTILE, HOSTILE)], [HOSTILE])))
+    page = _Tags(page_of(GraphPage(HOSTILE, HOSTILE, [shown], more=3, skipped=[(HOSTILE, HOSTILE)], notes=[HOSTILE])))
     names = [name for name, _ in page.found]
     assert names.count("img") == 1 and names.count("script") == 0 and names.count("svg") == 1
     assert not any("onerror" in attributes for _, attributes in page.found)

@@ -128,7 +128,7 @@ def fit(found: Study, seed: int = 0) -> tuple[Regressor, Quality]:
     table = machine.predict(grid).reshape(GRID, GRID)
     quality = Quality(
         mape(true, said), _mape_by_pair(found, settings, rng), mape(true, unchanged),
-        {"C": settings[0], "gamma": settings[1], "epsilon": _EPSILON}, true, said,
+        settings={"C": settings[0], "gamma": settings[1], "epsilon": _EPSILON}, truth=true, predicted=said,
     )  # fmt: skip
     return Regressor(table, float(own.min()), float(own.max())), quality
 
@@ -232,7 +232,7 @@ def load(path: Path) -> tuple[Study, Regressor, Quality]:
         made = Regressor(arrays["table"], _number(bundle, "low"), _number(bundle, "high"))
         quality = Quality(
             _number(bundle, "mape"), _number(bundle, "mape_by_pair"), _number(bundle, "unchanged"),
-            json.loads(str(bundle.values["settings"])), arrays["truth"], arrays["predicted"],
+            settings=json.loads(str(bundle.values["settings"])), truth=arrays["truth"], predicted=arrays["predicted"],
         )  # fmt: skip
     except DataError as error:
         raise DataError(str(error), file=path) from error

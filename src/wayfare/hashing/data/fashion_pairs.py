@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from wayfare.hashing.data import fashion
 from wayfare.hashing.data.base import PairFiles
@@ -31,8 +32,6 @@ class FashionPairs(PairFiles):
 
 def read(path: Path, problems: Problems, *, labels: Labels = "both", turned: bool = False) -> PairSource:
     """The pairs of a folder."""
-    from scipy.sparse import csr_array
-
     pairs = fashion.load(path, problems=problems)
     first, second = pairs.levels
     names = pairs.names or (

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from wayfare.core.errors import DataError
 from wayfare.hashing.data import fashion
@@ -161,8 +162,6 @@ def label_matrix(table: Array, count: int) -> np.ndarray:
 
 
 def _text_columns(table: Array, across: bool) -> Bags:
-    from scipy.sparse import csr_array
-
     try:
         counts = fashion.matrix(table, across, 255)
     except DataError:  # other numbers than counts; if the file is damaged, the next line says so too

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from wayfare.core.errors import ConfigError, DataError
 from wayfare.core.protocols import Progress
@@ -114,7 +115,6 @@ def with_words(source: PairSource, words: Sequence[str], path: Path) -> csr_arra
             "its columns of text have no words, so they cannot be matched with the vocabulary of other devices",
             path,
         )
-    from scipy.sparse import csr_array
 
     place_of = {word: place for place, word in enumerate(words)}
     pairs = [(column, place_of[word]) for column, word in enumerate(source.words) if word in place_of]

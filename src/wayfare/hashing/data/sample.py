@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from wayfare.core.protocols import Progress
 from wayfare.core.seeds import rng_for
@@ -31,8 +32,6 @@ class SamplePairs(PairData):
 
 def sample(seed: int = 0, pairs: int = 160, queries: int = 32) -> Paired:
     """Patches of a class's colour in noise, with some of its words among other words; two levels of labels."""
-    from scipy.sparse import csr_array
-
     rng = rng_for(seed, "sample pairs")
     fine = [(coarse, name, *about) for coarse, names in KINDS.items() for name, about in names.items()]
     names = (*KINDS, *(name for _, name, _, _ in fine))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from wayfare.core.protocols import Progress
 from wayfare.hashing.data.base import PairData
@@ -30,8 +31,6 @@ class WithoutPairs(PairData):
         return cls(pairs.words, pairs.names, pairs.levels, text_width=pairs.bags.shape[1], image_width=image)
 
     def load(self, progress: Progress, size: tuple[int, int] = (224, 224)) -> Paired:
-        from scipy.sparse import csr_array
-
         none = np.empty(0, np.int64)
         return Paired(
             name="no pairs",

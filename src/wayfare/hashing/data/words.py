@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.sparse import csr_array
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -51,8 +52,6 @@ def bags(texts: Iterable[str], words: Sequence[str]) -> csr_array:
 
 def sparse_rows(places: Sequence[Sequence[int] | np.ndarray], columns: int) -> csr_array:
     """float32 (N, columns): 1 at each row's places, which rise."""
-    from scipy.sparse import csr_array
-
     ends = np.append(0, np.cumsum([len(row) for row in places], dtype=np.int64))
     columns_of = np.array([place for row in places for place in row], np.int32)
     return csr_array((np.ones(len(columns_of), np.float32), columns_of, ends), shape=(len(places), columns))

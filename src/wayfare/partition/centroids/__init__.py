@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import safetensors.numpy
+from safetensors import safe_open
 
 from wayfare.core.errors import DataError
 from wayfare.partition.semantics import Categories
@@ -68,8 +70,6 @@ def check_fits(centroids: Centroids, categories: Categories) -> None:
 
 def write_centroids(file: Path, tensor: np.ndarray, **metadata: Any) -> None:
     """Write a file that `read_centroids` reads; `metadata` may be names, axes and provenance."""
-    import safetensors.numpy
-
     text = json.dumps(metadata, sort_keys=True)
     file.write_bytes(safetensors.numpy.save({"centroids": np.ascontiguousarray(tensor)}, {"centroids": text}))
 
@@ -78,7 +78,6 @@ def _read(file: Path) -> tuple[np.ndarray, dict[str, Any]]:
     if file.suffix == ".npy":
         with file.open("rb") as opened:
             return np.lib.format.read_array(opened, allow_pickle=False), {}
-    from safetensors import safe_open
 
     with safe_open(file, "numpy") as tensors:
         return tensors.get_tensor("centroids"), json.loads((tensors.metadata() or {}).get("centroids", "{}"))

@@ -12,9 +12,9 @@ sequence that are in several folders get their folder as their sequence.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from wayfare.io.utm import region
 from wayfare.places.data import frames, place_names
 from wayfare.places.data.place_photos import Group, PlacePhotos, coded, text_column, verify_pictures
 
+Fact = TypeVar("Fact")
 Form = Literal["table", "names", "frames", "exif"]
 
 _SPLITS = ("train", "val", "test")
@@ -254,15 +255,20 @@ def _found_pictures(root: Path, table: Table, field: str, problems: Problems) ->
 # ---- Names with @, and EXIF
 
 
-def _from_names(root: Path, problems: Problems) -> PlacePhotos:
-    files: list[str] = []
-    named: list[place_names.Named] = []
+def _of_each(root: Path, read: Callable[[Path], Fact], problems: Problems) -> tuple[list[str], list[Fact]]:
+    """The pictures of which `read` can tell something, and what that is."""
+    files, facts = [], []
     for file in pictures_below(root):
         try:
-            named.append(place_names.parse(root / file))
+            facts.append(read(root / file))
             files.append(file)
         except DataError as error:
             problems.note(error)
+    return files, facts
+
+
+def _from_names(root: Path, problems: Problems) -> PlacePhotos:
+    files, named = _of_each(root, place_names.parse, problems)
     groups = {group: place for place, group in enumerate(dict.fromkeys(item.group for item in named))}
     sequences, sequence = coded([item.sequence for item in named])
     columns: dict[str, Any] = {
@@ -295,14 +301,7 @@ def _from_names(root: Path, problems: Problems) -> PlacePhotos:
 
 
 def _from_exif(root: Path, problems: Problems) -> PlacePhotos:
-    files: list[str] = []
-    facts: list[exif.ExifFacts] = []
-    for file in pictures_below(root):
-        try:
-            facts.append(exif.read_facts(root / file))
-            files.append(file)
-        except DataError as error:
-            problems.note(error)
+    files, facts = _of_each(root, exif.read_facts, problems)
     return _with_degrees(
         root,
         files,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from wayfare.core.errors import DataError
 from wayfare.io.findings import Problems, Progress
@@ -125,8 +126,6 @@ class PlacePhotos:
         return self._paired(queries, database) if self.pairs is not None else self._near(radius, queries, database)
 
     def _near(self, radius: float, queries: np.ndarray, database: np.ndarray) -> list[np.ndarray]:
-        from scipy.spatial import cKDTree
-
         place = np.stack((self.easting, self.northing), -1)
         known = np.isfinite(place).all(1)
         found = [np.empty(0, np.int64)] * len(queries)

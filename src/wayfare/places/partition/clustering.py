@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from wayfare.core.errors import ConfigError
 from wayfare.core.protocols import Partition
@@ -107,7 +108,6 @@ def _means(pool: Sequenced, features: np.ndarray, sequences: np.ndarray) -> np.n
 def _clusters(points: np.ndarray, count: int, seed: int) -> np.ndarray:
     """The cluster of each point, numbered from 0 in the order of their first points."""
     from sklearn.cluster import KMeans
-    from threadpoolctl import threadpool_limits
 
     count = min(count, len(np.unique(points, axis=0)))
     with threadpool_limits(1):  # threads would add up their sums in any order

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from wayfare.core.errors import ConfigError
 from wayfare.core.protocols import Partition
@@ -83,8 +84,6 @@ class Proximity(Partition):
     def _in_city(
         self, pool: Sequenced, place: np.ndarray, sequences: np.ndarray, rng: np.random.Generator
     ) -> list[Disc]:
-        from scipy.spatial import cKDTree
-
         def search_tree(rows: np.ndarray) -> cKDTree:
             return cKDTree(place[rows], compact_nodes=False, balanced_tree=False)  # quick to build: it is built often
 

@@ -52,6 +52,17 @@ PRESETS = {
 }
 
 
+@dataclass(frozen=True)
+class HeadSizes:
+    """How large a head is: what the data decides, and the widths of its layers."""
+
+    classes: int
+    predicates: int
+    width_x: int  # features of an object
+    width_u: int  # and of a pair
+    widths: Widths
+
+
 def check_mode(mode: str) -> None:
     """Stop early at a misspelt mode."""
     if mode not in get_args(Mode):

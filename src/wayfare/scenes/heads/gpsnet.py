@@ -24,7 +24,16 @@ from torch.nn.functional import log_softmax, logsigmoid
 
 from wayfare.core.errors import ConfigError
 from wayfare.scenes.batch import GraphBatch, HeadOutput
-from wayfare.scenes.heads.common import Mode, ObjectEncoder, PairEncoder, Widths, check_mode, ends, gather, slots
+from wayfare.scenes.heads.common import (
+    HeadSizes,
+    Mode,
+    ObjectEncoder,
+    PairEncoder,
+    check_mode,
+    ends,
+    gather,
+    slots,
+)
 
 _LARGEST_GAMMA, _STEEPNESS = 2.0, 5  # of the node priority sensitive loss
 
@@ -36,11 +45,7 @@ class GPSNet(nn.Module):
 
     def __init__(
         self,
-        classes: int,
-        predicates: int,
-        width_x: int,
-        width_u: int,
-        widths: Widths,
+        sizes: HeadSizes,
         *,
         mode: Mode = "predcls",
         layers: int = 1,
@@ -49,12 +54,14 @@ class GPSNet(nn.Module):
     ) -> None:
         super().__init__()
         check_mode(mode)
+        classes, predicates, widths = sizes.classes, sizes.predicates, sizes.widths
         if layers < 1:
             raise ConfigError(f"GPS-Net: layers = {layers}: expected at least 1")
         if widths.visual % 4:
             raise ConfigError(f"GPS-Net: widths.visual = {widths.visual}: it is halved twice, give a multiple of 4")
         width = widths.visual
-        self.objects, self.pairs = ObjectEncoder(classes, width_x, widths, vectors), PairEncoder(width_u, widths)
+        self.objects = ObjectEncoder(classes, sizes.width_x, widths, vectors)
+        self.pairs = PairEncoder(sizes.width_u, widths)
         self.join = nn.Sequential(nn.Linear(self.objects.width, width), nn.ReLU())
         self.layers = nn.ModuleList(Messages(width) for _ in range(layers))
         # with given labels nobody would ask this layer, and nothing would train it

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from wayfare.core.errors import ConfigError, unknown
 from wayfare.scenes.batch import GraphBatch, HeadOutput
-from wayfare.scenes.heads.common import Mode, PairEncoder, Widths, check_mode, encoder, ends, gather
+from wayfare.scenes.heads.common import HeadSizes, Mode, PairEncoder, check_mode, encoder, ends, gather
 
 Order = Literal["parallel", "sequential"]
 
@@ -29,11 +29,7 @@ class IMP(nn.Module):
 
     def __init__(
         self,
-        classes: int,
-        predicates: int,
-        width_x: int,
-        width_u: int,
-        widths: Widths,
+        sizes: HeadSizes,
         *,
         mode: Mode = "predcls",
         order: Order = "parallel",
@@ -41,13 +37,14 @@ class IMP(nn.Module):
     ) -> None:
         super().__init__()
         check_mode(mode)
+        classes, predicates, widths = sizes.classes, sizes.predicates, sizes.widths
         if order not in get_args(Order):
             raise unknown("order", str(order), get_args(Order), "IMP")
         if iterations < 1:
             raise ConfigError(f"IMP: iterations = {iterations}: expected at least 1, or no message is passed")
         self.sequential, self.iterations = order == "sequential", iterations
         hidden = widths.hidden
-        self.objects, self.pairs = encoder(width_x, widths.visual), PairEncoder(width_u, widths)
+        self.objects, self.pairs = encoder(sizes.width_x, widths.visual), PairEncoder(sizes.width_u, widths)
         self.node_in, self.edge_in = nn.Linear(widths.visual, hidden), nn.Linear(widths.visual, hidden)
         self.node_gru, self.edge_gru = nn.GRUCell(hidden, hidden), nn.GRUCell(hidden, hidden)
         self.from_subject, self.from_object = MessageGate(hidden), MessageGate(hidden)

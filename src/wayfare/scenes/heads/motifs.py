@@ -26,6 +26,7 @@ from torch.nn.utils.rnn import PackedSequence
 from wayfare.core.errors import ConfigError, unknown
 from wayfare.scenes.batch import GraphBatch, HeadOutput
 from wayfare.scenes.heads.common import (
+    HeadSizes,
     Mode,
     ObjectEncoder,
     PairEncoder,
@@ -46,11 +47,7 @@ class MOTIFS(nn.Module):
 
     def __init__(
         self,
-        classes: int,
-        predicates: int,
-        width_x: int,
-        width_u: int,
-        widths: Widths,
+        sizes: HeadSizes,
         *,
         mode: Mode = "predcls",
         order: Order = "right-left",
@@ -59,10 +56,12 @@ class MOTIFS(nn.Module):
     ) -> None:
         super().__init__()
         check_mode(mode)
+        classes, predicates, widths = sizes.classes, sizes.predicates, sizes.widths
         if order not in get_args(Order):
             raise unknown("order", str(order), get_args(Order), "MOTIFS")
         self.order, hidden = order, widths.hidden
-        self.objects, self.pairs = ObjectEncoder(classes, width_x, widths, vectors), PairEncoder(width_u, widths)
+        self.objects = ObjectEncoder(classes, sizes.width_x, widths, vectors)
+        self.pairs = PairEncoder(sizes.width_u, widths)
         self.context = Reader(self.objects.width, hidden)
         self.decoder = None  # with given labels nobody would ask it, and nothing would train it
         if mode == "sgdet":

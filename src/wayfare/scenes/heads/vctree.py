@@ -34,6 +34,7 @@ from wayfare.core.errors import ConfigError, unknown
 from wayfare.scenes.batch import GraphBatch, HeadOutput
 from wayfare.scenes.heads.common import (
     Encoded,
+    HeadSizes,
     Mode,
     ObjectEncoder,
     PairEncoder,
@@ -59,11 +60,7 @@ class VCTree(nn.Module):
 
     def __init__(
         self,
-        classes: int,
-        predicates: int,
-        width_x: int,
-        width_u: int,
-        widths: Widths,
+        sizes: HeadSizes,
         *,
         mode: Mode = "predcls",
         tree: Tree = "supervised",
@@ -74,6 +71,7 @@ class VCTree(nn.Module):
     ) -> None:
         super().__init__()
         check_mode(mode)
+        classes, predicates, widths = sizes.classes, sizes.predicates, sizes.widths
         if tree not in get_args(Tree):
             raise unknown("tree", str(tree), get_args(Tree), "VCTree")
         if (tree == "reinforced") != (reward is not None):
@@ -83,7 +81,8 @@ class VCTree(nn.Module):
         if widths.hidden < 2:
             raise ConfigError("VCTree: widths.hidden = 1: expected at least 2, because the context is bidirectional")
         self.reward, self.samples, hidden = reward, samples, widths.hidden
-        self.objects, self.pairs = ObjectEncoder(classes, width_x, widths, vectors), PairEncoder(width_u, widths)
+        self.objects = ObjectEncoder(classes, sizes.width_x, widths, vectors)
+        self.pairs = PairEncoder(sizes.width_u, widths)
         self.scores = Scores(widths)
         self.context = BothWays(self.objects.width, hidden)
         self.decoder = None  # with given labels it would be neither used nor trained

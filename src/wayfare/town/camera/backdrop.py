@@ -128,9 +128,9 @@ def paint_sky(frame: Frame, at: np.ndarray, scene: CityScene, eye: Eye, light: L
         thin = 1 - 0.75 * amount
     behind = not eye.lens.pano and eye.ahead[0] * light.sun[0] + eye.ahead[1] * light.sun[1] < -0.2
     if not behind and (light.dark > 0.9 or light.sun_colour[0] > 0.05):
-        _add_sun(colour, at, ways, eye.lens, light, thin)
+        _add_sun(colour, at, ways, lens=eye.lens, light=light, thin=thin)
     frame.shows[at] = SKY
-    _add_hills(frame, at, colour, scene, eye, light, up, column)
+    _add_hills(frame, at, colour=colour, scene=scene, eye=eye, light=light, up=up, column=column)
     frame.put(at, colour)
 
 

@@ -36,26 +36,36 @@ class Family(NamedTuple):
 
 
 FAMILIES = (
-    Family("brick", ((176, 92, 72), (160, 80, 62), (188, 112, 86), (146, 86, 74), (196, 128, 98)), "brick",
-           3.3, 2.8, 3.9, 0.9, "chimneys", (226, 218, 200), 0.4),
-    Family("plaster", ((238, 200, 140), (232, 168, 122), (240, 216, 178), (224, 150, 118), (246, 228, 190)), "plaster",
-           3.2, 3.0, 3.8, 1.6, "flat", (248, 240, 224), 0.45),
-    Family("timber", ((238, 230, 212), (226, 210, 180), (222, 226, 214), (236, 214, 170), (210, 190, 160)), "plaster",
-           2.8, 2.6, 3.0, 4.2, "gables", (84, 58, 42), 0.3),
-    Family("stone", ((220, 206, 178), (208, 196, 172), (228, 218, 196), (200, 190, 174), (216, 196, 160)), "blocks",
-           3.9, 3.2, 4.8, 1.4, "balusters", (240, 232, 214), 0.35),
-    Family("glass", ((120, 150, 170), (96, 130, 150), (140, 160, 168), (110, 140, 136), (150, 164, 180)), "metal",
-           3.5, 2.4, 4.6, 0.7, "flat", (198, 206, 212), 0.5),
-    Family("panel", ((206, 206, 200), (196, 204, 210), (214, 200, 180), (190, 196, 186), (210, 190, 190)), "panel",
-           2.8, 3.4, 3.2, 0.8, "lifts", (236, 236, 232), 0.15),
-    Family("canal", ((110, 66, 56), (84, 62, 58), (138, 78, 62), (72, 78, 84), (160, 112, 82)), "brick",
-           3.1, 2.3, 3.6, 3.6, "steps", (240, 238, 230), 0.3),
-    Family("clay", ((212, 160, 110), (200, 142, 96), (222, 176, 130), (190, 134, 92), (228, 188, 148)), "plaster",
-           3.3, 3.6, 3.8, 1.2, "teeth", (240, 216, 176), 0.3),
-    Family("arcade", ((120, 184, 178), (238, 190, 176), (242, 214, 128), (168, 196, 226), (206, 220, 158)), "plaster",
-           3.5, 2.7, 4.2, 1.3, "crests", (250, 248, 240), 0.8),
-    Family("boards", ((176, 206, 216), (230, 212, 156), (214, 226, 206), (226, 188, 176), (196, 190, 216)), "boards",
-           3.2, 2.9, 3.6, 1.5, "gables", (252, 250, 244), 0.3),
+    Family("brick", ((176, 92, 72), (160, 80, 62), (188, 112, 86), (146, 86, 74), (196, 128, 98)),
+           texture="brick", storey=3.3, bay=2.8, ground=3.9, roof=0.9,
+           top="chimneys", trim=(226, 218, 200), shops=0.4),
+    Family("plaster", ((238, 200, 140), (232, 168, 122), (240, 216, 178), (224, 150, 118), (246, 228, 190)),
+           texture="plaster", storey=3.2, bay=3.0, ground=3.8, roof=1.6,
+           top="flat", trim=(248, 240, 224), shops=0.45),
+    Family("timber", ((238, 230, 212), (226, 210, 180), (222, 226, 214), (236, 214, 170), (210, 190, 160)),
+           texture="plaster", storey=2.8, bay=2.6, ground=3.0, roof=4.2,
+           top="gables", trim=(84, 58, 42), shops=0.3),
+    Family("stone", ((220, 206, 178), (208, 196, 172), (228, 218, 196), (200, 190, 174), (216, 196, 160)),
+           texture="blocks", storey=3.9, bay=3.2, ground=4.8, roof=1.4,
+           top="balusters", trim=(240, 232, 214), shops=0.35),
+    Family("glass", ((120, 150, 170), (96, 130, 150), (140, 160, 168), (110, 140, 136), (150, 164, 180)),
+           texture="metal", storey=3.5, bay=2.4, ground=4.6, roof=0.7,
+           top="flat", trim=(198, 206, 212), shops=0.5),
+    Family("panel", ((206, 206, 200), (196, 204, 210), (214, 200, 180), (190, 196, 186), (210, 190, 190)),
+           texture="panel", storey=2.8, bay=3.4, ground=3.2, roof=0.8,
+           top="lifts", trim=(236, 236, 232), shops=0.15),
+    Family("canal", ((110, 66, 56), (84, 62, 58), (138, 78, 62), (72, 78, 84), (160, 112, 82)),
+           texture="brick", storey=3.1, bay=2.3, ground=3.6, roof=3.6,
+           top="steps", trim=(240, 238, 230), shops=0.3),
+    Family("clay", ((212, 160, 110), (200, 142, 96), (222, 176, 130), (190, 134, 92), (228, 188, 148)),
+           texture="plaster", storey=3.3, bay=3.6, ground=3.8, roof=1.2,
+           top="teeth", trim=(240, 216, 176), shops=0.3),
+    Family("arcade", ((120, 184, 178), (238, 190, 176), (242, 214, 128), (168, 196, 226), (206, 220, 158)),
+           texture="plaster", storey=3.5, bay=2.7, ground=4.2, roof=1.3,
+           top="crests", trim=(250, 248, 240), shops=0.8),
+    Family("boards", ((176, 206, 216), (230, 212, 156), (214, 226, 206), (226, 188, 176), (196, 190, 216)),
+           texture="boards", storey=3.2, bay=2.9, ground=3.6, roof=1.5,
+           top="gables", trim=(252, 250, 244), shops=0.3),
 )  # fmt: skip
 
 
@@ -107,12 +117,12 @@ class _Look:
             pen.disc((x0 + x1) / 2, y1, (x1 - x0) / 2 + edge, 0.1 + edge, self.frame)
         pen.box(x0 - edge, y0 - edge, x1 + edge, y1 + edge, self.frame)
         if self.arched:
-            pen.disc((x0 + x1) / 2, y1, (x1 - x0) / 2, 0.1, self.glass, 255)
-        pen.box(x0, y0, x1, y1, self.glass, 255)
+            pen.disc((x0 + x1) / 2, y1, (x1 - x0) / 2, 0.1, self.glass, glow=255)
+        pen.box(x0, y0, x1, y1, self.glass, glow=255)
         slant = (x1 - x0) * 0.5
         pen.shape([(x0, y1), (x0 + slant, y1), (x0, y0 + (y1 - y0) * 0.35)], self.sheen, 255)
         if blind:
-            pen.box(x0, y1 - (y1 - y0) * blind, x1, y1, (216, 206, 186, 0), 170)
+            pen.box(x0, y1 - (y1 - y0) * blind, x1, y1, (216, 206, 186, 0), glow=170)
         for pane in range(1, self.panes):
             x = x0 + (x1 - x0) * pane / self.panes
             pen.box(x - 0.008, y0, x + 0.008, y1, self.frame)
@@ -122,19 +132,19 @@ class _Look:
         """A storey's bay: one window with or without shutters, balcony, flowers."""
         blind = (0.0, 0.35, 0.0, 0.6, 0.0, 0.15)[variant]
         if self.name == "glass":
-            pen.box(0.04, 0.12, 0.96, 0.97, self.glass, 255)
+            pen.box(0.04, 0.12, 0.96, 0.97, self.glass, glow=255)
             pen.shape([(0.04, 0.97), (0.3 + 0.1 * variant, 0.97), (0.04, 0.3)], self.sheen, 255)
             if blind:
-                pen.box(0.04, 0.97 - 0.85 * blind, 0.96, 0.97, (188, 196, 200, 0), 200)
+                pen.box(0.04, 0.97 - 0.85 * blind, 0.96, 0.97, (188, 196, 200, 0), glow=200)
             pen.box(0.485, 0.12, 0.515, 0.97, self.trim)
             return
         if self.name == "panel":
             pen.box(0, 0, 1, 0.018, (120, 120, 116, 255))
             pen.box(0, 0, 0.018, 1, (150, 150, 146, 255))
-            self.window(pen, 0.14, 0.32, 0.6, 0.84, blind)
+            self.window(pen, 0.14, 0.32, 0.6, 0.84, blind=blind)
             if variant % 2:
                 pen.box(0.66, 0.06, 0.95, 0.9, (96, 100, 106, 0))
-                pen.box(0.7, 0.12, 0.9, 0.86, self.glass, 200)
+                pen.box(0.7, 0.12, 0.9, 0.86, self.glass, glow=200)
                 pen.box(0.62, 0.06, 0.99, 0.44, self.shutter)
             return
         if self.name == "timber":
@@ -151,7 +161,7 @@ class _Look:
             high -= 0.06
         if self.name not in ("timber", "clay"):
             pen.box(0.5 - half - 0.06, high + 0.03, 0.5 + half + 0.06, high + (0.13 if self.arched else 0.1), self.trim)
-        self.window(pen, 0.5 - half, low, 0.5 + half, high, blind)
+        self.window(pen, 0.5 - half, low, 0.5 + half, high, blind=blind)
         pen.box(0.5 - half - 0.06, low - 0.06, 0.5 + half + 0.06, low - 0.02, self.trim)
         pen.box(0.5 - half - 0.06, low - 0.08, 0.5 + half + 0.06, low - 0.06, (120, 112, 104, 255))
         if self.name in ("plaster", "arcade") or (self.name == "boards" and variant % 3 == 0):
@@ -197,13 +207,13 @@ class _Look:
         pen.box(0.3, 0.0, 0.7, 0.74, self.trim)
         if self.arched or self.name in ("brick", "canal"):
             pen.disc(0.5, 0.72, 0.2, 0.14, self.trim)
-            pen.disc(0.5, 0.72, 0.15, 0.1, self.glass, 200)
+            pen.disc(0.5, 0.72, 0.15, 0.1, self.glass, glow=200)
         pen.box(0.35, 0.0, 0.65, 0.66, self.leaf)
         dark = shade(self.leaf, 0.72)
         for x0, x1 in ((0.38, 0.485), (0.515, 0.62)):
             for y0, y1 in ((0.06, 0.3), (0.36, 0.6)):
                 pen.box(x0, y0, x1, y1, dark)
-        pen.box(0.35, 0.68, 0.65, 0.72, self.glass, 255)
+        pen.box(0.35, 0.68, 0.65, 0.72, self.glass, glow=255)
         pen.disc(0.6, 0.33, 0.012, 0.014, (226, 196, 110, 0))
         pen.box(0.26, 0.0, 0.74, 0.03, (150, 146, 140, 0))
 
@@ -212,16 +222,21 @@ class _Look:
         self._base(pen)
         colour = self.awnings[variant]
         pen.box(0.05, 0.0, 0.95, 0.8, shade(colour, 0.6))
-        pen.box(0.09, 0.13, 0.63, 0.72, (86, 96, 104, 0), 255)
+        pen.box(0.09, 0.13, 0.63, 0.72, (86, 96, 104, 0), glow=255)
         goods = ((196, 120, 70), (92, 140, 84), (208, 190, 120), (150, 86, 110), (226, 226, 220), (86, 110, 160))
         for item in range(7):
             ware = (*goods[(item + variant * 2) % 6], 0)
             pen.box(
-                0.11 + item * 0.072, 0.15, 0.165 + item * 0.072, 0.24 + 0.05 * ((item * 7 + variant) % 4), ware, 210
+                0.11 + item * 0.072,
+                0.15,
+                0.165 + item * 0.072,
+                0.24 + 0.05 * ((item * 7 + variant) % 4),
+                ware,
+                glow=210,
             )
         pen.shape([(0.09, 0.72), (0.3, 0.72), (0.09, 0.42)], (126, 138, 148, 0), 255)
         pen.box(0.68, 0.0, 0.91, 0.72, self.leaf)
-        pen.box(0.71, 0.1, 0.88, 0.68, (78, 88, 98, 0), 255)
+        pen.box(0.71, 0.1, 0.88, 0.68, (78, 88, 98, 0), glow=255)
         if variant < 2:
             for stripe in range(12):
                 cloth: Colour = colour if stripe % 2 else (244, 240, 230, 0)
@@ -232,7 +247,7 @@ class _Look:
         x = 0.14
         while x < 0.84:  # letters that nobody can read
             step = float(rng.uniform(0.03, 0.06))
-            pen.box(x, 0.825, x + step * 0.6, 0.825 + float(rng.uniform(0.045, 0.07)), (250, 244, 226, 0), 160)
+            pen.box(x, 0.825, x + step * 0.6, 0.825 + float(rng.uniform(0.045, 0.07)), (250, 244, 226, 0), glow=160)
             x += step
 
     def low(self, pen: Pen, variant: int) -> None:
@@ -241,17 +256,17 @@ class _Look:
         if self.name == "arcade" or (self.name == "stone" and variant):
             pen.box(0.1, 0.0, 0.9, 0.62, self.trim)
             pen.disc(0.5, 0.62, 0.4, 0.24, self.trim)
-            pen.box(0.17, 0.0, 0.83, 0.62, (74, 66, 60, 0), 90)
-            pen.disc(0.5, 0.62, 0.33, 0.18, (74, 66, 60, 0), 90)
+            pen.box(0.17, 0.0, 0.83, 0.62, (74, 66, 60, 0), glow=90)
+            pen.disc(0.5, 0.62, 0.33, 0.18, (74, 66, 60, 0), glow=90)
             self.window(pen, 0.3, 0.22, 0.7, 0.58)
             return
         if self.name == "glass":
-            pen.box(0.03, 0.04, 0.97, 0.9, self.glass, 255)
+            pen.box(0.03, 0.04, 0.97, 0.9, self.glass, glow=255)
             pen.shape([(0.03, 0.9), (0.4, 0.9), (0.03, 0.2)], self.sheen, 255)
             pen.box(0.485, 0.04, 0.515, 0.9, self.trim)
             return
         half = 0.24 if variant == 0 else 0.32
-        self.window(pen, 0.5 - half, 0.3, 0.5 + half, 0.76, 0.0 if variant else 0.4)
+        self.window(pen, 0.5 - half, 0.3, 0.5 + half, 0.76, blind=0.0 if variant else 0.4)
         pen.box(0.5 - half - 0.05, 0.23, 0.5 + half + 0.05, 0.27, self.trim)
 
     def _base(self, pen: Pen) -> None:

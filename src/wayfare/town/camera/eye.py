@@ -128,7 +128,18 @@ def eye_for(shot: Shot, height: int, width: int) -> Eye:
     numbers = ((shot.x, shot.y), (cos, -sin), (sin, cos), (cos, sin), (-sin, cos))
     here, right, ahead, by_east, by_north = np.array(numbers, np.float32)[:, :, None]
     rays = lens.p * right + lens.q * ahead
-    return Eye(lens, shot.x, shot.y, lens.z, (sin, cos), (cos, -sin), here, by_east, by_north, rays)
+    return Eye(
+        lens,
+        shot.x,
+        y=shot.y,
+        z=lens.z,
+        ahead=(sin, cos),
+        right=(cos, -sin),
+        here=here,
+        by_east=by_east,
+        by_north=by_north,
+        rays=rays,
+    )
 
 
 @lru_cache(maxsize=32)
@@ -148,4 +159,20 @@ def _lens(height: int, width: int, pano: bool, fov: float, z: float) -> Lens:
     p, q, slope, level = (part.astype(np.float32) for part in (p, q, slope, flat))
     ground = np.where(slope < 0, z / np.maximum(-slope, 1e-5), FAR).astype(np.float32)
     scale, middle = np.array(focal, np.float32), np.array(((width / 2,), (height / 2,)), np.float32)
-    return Lens(height, width, pano, focal, scale, middle, p, q, level, slope, z, ground, row, column, length)
+    return Lens(
+        height,
+        width,
+        pano=pano,
+        focal=focal,
+        scale=scale,
+        middle=middle,
+        p=p,
+        q=q,
+        flat=level,
+        slope=slope,
+        z=z,
+        ground=ground,
+        row=row,
+        column=column,
+        length=length,
+    )

@@ -69,9 +69,14 @@ def style(seed: int, district: str = "") -> Style:
     paints = np.clip(np.array([paint[:3] for paint in family.paints]) / 255 * tint, 0, 1).astype(np.float32)
     scale = rng.uniform(0.93, 1.08, 3)
     return Style(
-        family, TILES.add(tiles(family, rng)), paints, family.storey * float(scale[0]), family.bay * float(scale[1]),
-        family.ground * float(scale[2]), family.shops,
-    )  # fmt: skip
+        family,
+        TILES.add(tiles(family, rng)),
+        paints=paints,
+        storey=family.storey * float(scale[0]),
+        bay=family.bay * float(scale[1]),
+        ground=family.ground * float(scale[2]),
+        shops=family.shops,
+    )
 
 
 def facades(walls: np.ndarray, looks: np.ndarray, styles: list[Style], district: np.ndarray) -> Facades:

@@ -175,7 +175,7 @@ def _cards(cards: np.ndarray, thing: np.ndarray, table: np.ndarray, eye: Eye, li
     at = table.take(thing, axis=1)
     middle_x, middle_y = at[:2] + x * at[2:4] + y * at[4:6]
     bottom = at[6] + low * at[7]
-    corners = _facing(middle_x, middle_y, wide * at[10] / 2, bottom, bottom + tall * at[7], eye)
+    corners = _facing(middle_x, middle_y, wide * at[10] / 2, bottom=bottom, top=bottom + tall * at[7], eye=eye)
     colour = _brightness(HALF * at[8], _SKY_ON_CARDS, at[9], light)
     return Pieces(corners, thing, sprite.astype(np.int32), colour, np.zeros(len(thing), bool))
 
@@ -251,7 +251,7 @@ def _contact_shadows(rows: np.ndarray, table: np.ndarray, eye: Eye) -> tuple[Pie
     half, reach = half * foot, np.minimum(half, radius) * foot
     closer = (depth - reach) / depth
     bottom, top = np.full(len(near), -eye.z, np.float32), (depth - reach) * -eye.z / (depth + reach)
-    corners = _facing(across * closer, ahead * closer, half * closer, bottom, top, eye)
+    corners = _facing(across * closer, ahead * closer, half * closer, bottom=bottom, top=top, eye=eye)
     return _of_nothing(corners), np.full(len(near), _UNDER, np.float32)
 
 

@@ -110,7 +110,7 @@ def fragments(frame: Frame, pieces: Pieces, eye: Eye) -> Fragments:
     np.divide(ONE, depth, out=depth)
     inside = ((cover > 0.05) & (depth < frame.depth.take(pixel)) & (depth > NEAREST)).nonzero()[0]
     piece, pixel, depth, cover = (part.take(inside) for part in (piece, pixel, depth, cover))
-    texel = _texels(pieces, corners, some, forms, piece, pixel, depth, eye)
+    texel = _texels(pieces, corners, some=some, forms=forms, piece=piece, pixel=pixel, depth=depth, eye=eye)
     cover *= ATLAS.opacity(texel)
     return Fragments(some.take(piece), pixel, depth, texel, cover)
 

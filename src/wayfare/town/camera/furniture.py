@@ -21,7 +21,7 @@ def _card(key: tuple[object, ...], width: int, height: int, draw: Callable[[Pen]
         return pen
 
     solid = Solid()
-    solid.card(0, 0, 0, 1, 1, ATLAS.entry(key, drawn))
+    solid.card(0, 0, 0, 1, 1, sprite=ATLAS.entry(key, drawn))
     return solid.shape()
 
 
@@ -40,7 +40,7 @@ def _signal(state: int) -> Pen:
     for k, colour in enumerate(((226, 44, 38), (238, 180, 44), (60, 196, 96))):
         on = k == state
         pen.disc(
-            0.5, 0.82 - k * 0.32, 0.34, 0.14, (*(colour if on else shade(colour, 0.32)[:3]), 255), 255 if on else 0
+            0.5, 0.82 - k * 0.32, 0.34, 0.14, (*(colour if on else shade(colour, 0.32)[:3]), 255), glow=255 if on else 0
         )
     return pen
 
@@ -140,12 +140,12 @@ def street_lamp(look: int) -> Shape:
             pen.shape([(0.24, 0.95), (0.76, 0.95), (0.5, 1.0)], iron)
             pen.box(0.36, 0.81, 0.64, 0.83, iron)
         elif number == 1:
-            pen.disc(0.5, 0.93, 0.3, 0.062, glass, 255)
+            pen.disc(0.5, 0.93, 0.3, 0.062, glass, glow=255)
             pen.box(0.38, 0.85, 0.62, 0.875, iron)
         else:
             pen.line([(0.5, 0.88), (0.62, 0.96), (0.86, 0.96)], iron, 0.06)
             pen.box(0.6, 0.945, 0.98, 0.985, iron)
-            pen.box(0.64, 0.928, 0.95, 0.946, glass, 255)
+            pen.box(0.64, 0.928, 0.95, 0.946, glass, glow=255)
 
     return _card(("lamp", number), 32, 160, draw)
 

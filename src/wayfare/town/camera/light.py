@@ -133,9 +133,20 @@ def _light(elevation: float, heading: float, weather: str) -> Light:
         hills = np.array([0.30, 0.36, 0.26], np.float32) * (ambient + sun * 0.4)
     hills = haze + (hills - haze) * math.exp(-700 / air.sight)
     return Light(
-        direction, sun, ambient, zenith, horizon, haze, clouds, hills, 1 / air.sight, air.cover, dark,
-        weather == "rain", weather == "snow",
-    )  # fmt: skip
+        direction,
+        sun,
+        ambient=ambient,
+        zenith=zenith,
+        horizon=horizon,
+        haze=haze,
+        clouds=clouds,
+        hills=hills,
+        thickness=1 / air.sight,
+        cover=air.cover,
+        dark=dark,
+        wet=weather == "rain",
+        snow=weather == "snow",
+    )
 
 
 def _mix(elevation: float, table: tuple[tuple[int, int, int], ...]) -> np.ndarray:

@@ -82,7 +82,7 @@ def _pagoda(solid: Solid, stone: Colour, number: int, rng: np.random.Generator) 
         for k in range(6):
             pen.box(k / 5 - 0.03, 0, k / 5 + 0.03, 1, opaque(shade(red, 1.1)))
         for k in range(5):
-            pen.box(k / 5 + 0.06, 0.15, k / 5 + 0.14, 0.78, (236, 220, 180, 255), 140)
+            pen.box(k / 5 + 0.06, 0.15, k / 5 + 0.14, 0.78, (236, 220, 180, 255), glow=140)
         pen.box(0.41, 0.0, 0.59, 0.8, (78, 44, 32, 255))
         pen.box(0, 0.86, 1, 1, opaque(shade(red, 0.6)))
 
@@ -126,7 +126,7 @@ def _domed(solid: Solid, stone: Colour, number: int, rng: np.random.Generator) -
     def wall(pen: Pen) -> None:
         for x in (0.2, 0.5, 0.8):
             pen.disc(x, 0.6, 0.09, 0.16, opaque(shade(stone, 0.6)))
-            pen.box(x - 0.09, 0.1 if x != 0.5 else 0.0, x + 0.09, 0.6, opaque(shade(stone, 0.6)), 90)
+            pen.box(x - 0.09, 0.1 if x != 0.5 else 0.0, x + 0.09, 0.6, opaque(shade(stone, 0.6)), glow=90)
         pen.box(0, 0.88, 1, 0.95, opaque(shade(stone, 1.1)))
         pen.box(0, 0, 1, 0.06, opaque(shade(stone, 0.8)))
 
@@ -232,7 +232,7 @@ def statue(solid: Solid, number: int, rng: np.random.Generator) -> None:
         80,
         lambda pen: _rider(pen, metal) if rider else _figure(pen, metal, number),
     )
-    solid.card(0, 0, 0.46, 1.0 if rider else 0.72, 0.54, figure)
+    solid.card(0, 0, 0.46, 1.0 if rider else 0.72, 0.54, sprite=figure)
 
 
 def _figure(pen: Pen, metal: Colour, number: int) -> None:
@@ -307,4 +307,4 @@ def fountain(solid: Solid, number: int, rng: np.random.Generator) -> None:
             if abs(x - 0.5) < 0.46 * (1 - 0.3 * y):
                 pen.disc(float(x), float(y) * 0.9, 0.008, 0.012, (246, 250, 252, 235))
 
-    solid.card(0, 0, 0.14, 0.8, 0.86, texture(("spray", number), 80, 72, spray))
+    solid.card(0, 0, 0.14, 0.8, 0.86, sprite=texture(("spray", number), 80, 72, spray))

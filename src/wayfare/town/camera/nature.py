@@ -26,7 +26,7 @@ def tree(look: int, season: str, snow: bool) -> Shape:
     number = look % TREES
     solid = Solid()
     key = ("tree", number, season, snow)
-    solid.card(0, 0, 0, 1, 1, ATLAS.entry(key, lambda: _draw_tree(number, season, snow)))
+    solid.card(0, 0, 0, 1, 1, sprite=ATLAS.entry(key, lambda: _draw_tree(number, season, snow)))
     return solid.shape()
 
 
@@ -51,14 +51,14 @@ def _draw_tree(number: int, season: str, snow: bool) -> Pen:
         start, lean = trunk + k * (middle - trunk) / branches, (k % 2 * 2 - 1) * float(rng.uniform(0.35, 0.95))
         long, more = (0.6, 4) if season == "winter" else (0.34, 1)
         long *= (middle + ry - trunk) * (1 - 0.5 * k / branches)
-        _branch(pen, rng, 0.5, start, lean, long, width * 0.55, shade(bark, 0.9), more)
+        _branch(pen, rng, x=0.5, y=start, lean=lean, length=long, width=width * 0.55, bark=shade(bark, 0.9), more=more)
     if season == "winter":
         return pen
     colours = _LEAVES[season]
     if species == "blossom" and season == "spring":
         colours = _PETALS
     base = colours[int(rng.integers(len(colours)))]
-    _draw_crown(pen, rng, base, middle, rx, ry)
+    _draw_crown(pen, rng, base, middle=middle, rx=rx, ry=ry)
     return pen
 
 
@@ -72,7 +72,17 @@ def _branch(
     if more:
         for side in (-0.5, 0.45):
             turn = lean + side * float(rng.uniform(0.6, 1.4))
-            _branch(pen, rng, end_x, end_y, turn, length * float(rng.uniform(0.5, 0.7)), width * 0.6, bark, more - 1)
+            _branch(
+                pen,
+                rng,
+                x=end_x,
+                y=end_y,
+                lean=turn,
+                length=length * float(rng.uniform(0.5, 0.7)),
+                width=width * 0.6,
+                bark=bark,
+                more=more - 1,
+            )
 
 
 def _draw_crown(pen: Pen, rng: np.random.Generator, base: Colour, middle: float, rx: float, ry: float) -> None:
@@ -109,7 +119,7 @@ def flower(look: int, season: str) -> Shape:
     """A clump of flowers."""
     number = look % 6
     solid = Solid()
-    solid.card(0, 0, 0, 1, 1, ATLAS.entry(("flower", number, season), lambda: _draw_flowers(number, season)))
+    solid.card(0, 0, 0, 1, 1, sprite=ATLAS.entry(("flower", number, season), lambda: _draw_flowers(number, season)))
     return solid.shape()
 
 
@@ -134,7 +144,7 @@ def potted_plant(look: int, season: str) -> Shape:
     number = look % 8
     solid = Solid()
     key = ("potted plant", number, season == "winter")
-    solid.card(0, 0, 0, 1, 1, ATLAS.entry(key, lambda: _draw_pot(number, season == "winter")))
+    solid.card(0, 0, 0, 1, 1, sprite=ATLAS.entry(key, lambda: _draw_pot(number, season == "winter")))
     return solid.shape()
 
 

@@ -41,7 +41,7 @@ def person(look: int, pose: str, side: str, cold: bool) -> Shape:
     key = ("person", number, pose, side, cold)
     solid = Solid()
     wide = 1.0 if pose == "lie" else 1.45 if pose in ("walk", "run", "ride", "raise", "sit", "low") else 1.2
-    solid.card(0, 0, 0, wide, 1, ATLAS.entry(key, lambda: _draw_person(number, pose, side, cold, wide * 0.5)))
+    solid.card(0, 0, 0, wide, 1, sprite=ATLAS.entry(key, lambda: _draw_person(number, pose, side, cold, wide * 0.5)))
     return solid.shape()
 
 
@@ -98,7 +98,9 @@ def _draw_person(number: int, pose: str, side: str, cold: bool, wide: float) -> 
         body.part([(-0.012, low), (0.012, low), (0.012, neck), (-0.012, neck)], shade(top, 0.6))
     elif side == "front" and pick[6] % 3 == 0:
         body.part([(-0.07, neck + 0.02), (0.07, neck + 0.02), (0, neck - 0.2)], (240, 238, 232, 255))
-    _draw_arms(body, pose, profile, neck, hip, lean, half, shade(top, 0.84), skin)
+    _draw_arms(
+        body, pose, profile=profile, neck=neck, hip=hip, lean=lean, half=half, sleeve=shade(top, 0.84), skin=skin
+    )
     head = neck + 0.16
     ahead = lean * 1.25
     if long_hair:
@@ -251,7 +253,7 @@ def animal(kind: str, look: int, doing: str, side: str) -> Shape:
     solid = Solid()
     wide, tall = (1.8, 1.25) if state == "fly" else (1.35, 1.0) if front else (1.1, 1.0)
     tall *= {"lie": 0.6, "sit": 1.1}.get(state, 1.0)
-    solid.card(0, 0, 0, wide, tall, ATLAS.entry(key, lambda: _draw_animal(kind, number, state, side, front)))
+    solid.card(0, 0, 0, wide, tall, sprite=ATLAS.entry(key, lambda: _draw_animal(kind, number, state, side, front)))
     return solid.shape()
 
 

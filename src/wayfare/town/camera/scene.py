@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from PIL import Image, ImageDraw
+from scipy import ndimage
 
 from wayfare.core.seeds import rng_for
 from wayfare.town.camera.facades import Facades, facades, style
@@ -70,11 +71,21 @@ def _prepare(city: City) -> CityScene:
     heights = _heights(city)
     cells = np.array(city.ground.shape[::-1], np.int32)[:, None] - 1
     limits = np.array(heights.shape[::-1], np.int32)[:, None] - (2 * PAD - 2 * BEYOND)
+    ground, marks = _ground(city, heights)
     return CityScene(
-        city, np.ascontiguousarray(rows, np.float32), looks, *_ground(city, heights), heights,
-        int(heights.max(initial=0)), cells, limits, _lamplight(city, heights.shape), _hills(city.seed),
-        thing_rows(city.things),
-    )  # fmt: skip
+        city,
+        walls=np.ascontiguousarray(rows, np.float32),
+        facades=looks,
+        ground=ground,
+        marks=marks,
+        heights=heights,
+        highest=int(heights.max(initial=0)),
+        ground_limits=cells,
+        coarse_limits=limits,
+        lamps=_lamplight(city, heights.shape),
+        hills=_hills(city.seed),
+        things=thing_rows(city.things),
+    )
 
 
 def thing_rows(things: tuple[Thing, ...]) -> np.ndarray:
@@ -94,8 +105,6 @@ def thing_rows(things: tuple[Thing, ...]) -> np.ndarray:
 
 def _ground(city: City, heights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The packed ground, and the marks on it."""
-    from scipy import ndimage
-
     best = np.full(city.ground.shape, -1, np.float32)
     second = best.copy()
     code = np.zeros(city.ground.shape, np.uint32)
@@ -134,8 +143,6 @@ _Table = list[tuple[float, float, float, float, float, float, float, float, floa
 
 def _paint_stripes(cell: float, code: np.ndarray, mark: np.ndarray, table: _Table) -> None:
     """Stripes along the road on each crossing; a crossing is longer over the road than along it."""
-    from scipy import ndimage
-
     labels, _ = ndimage.label(code == CODE["crossing"], np.ones((3, 3)))
     for number, place in enumerate(ndimage.find_objects(labels), 1):
         y, x = np.nonzero(labels[place] == number)
@@ -191,8 +198,6 @@ def _heights(city: City) -> np.ndarray:
 
 def _shade(city: City, heights: np.ndarray) -> np.ndarray:
     """How much of the sky's light reaches each cell of the ground: less near walls."""
-    from scipy import ndimage
-
     built = (heights[PAD:-PAD, PAD:-PAD] > 0).astype(np.float32)
     near = ndimage.uniform_filter(ndimage.uniform_filter(built, 5), 5)
     rows, columns = (

@@ -109,8 +109,8 @@ def _tower(solid: Solid, number: int, rng: np.random.Generator) -> None:
             tone = float(stones.uniform(0.92, 1.05))
             pen.box(0, row / 40, 1, row / 40 + 0.02, opaque(shade(stone, tone)))
         for y in (0.14, 0.34, 0.54, 0.74):
-            pen.box(0.43, y, 0.57, y + 0.07, (58, 60, 66, 255), 150)
-            pen.disc(0.5, y + 0.07, 0.07, 0.014, (58, 60, 66, 255), 150)
+            pen.box(0.43, y, 0.57, y + 0.07, (58, 60, 66, 255), glow=150)
+            pen.disc(0.5, y + 0.07, 0.07, 0.014, (58, 60, 66, 255), glow=150)
         pen.box(0.38, 0, 0.62, 0.06, (84, 60, 42, 255))
 
     wall = texture(("tower", number), 48, 160, face, opaque(stone))
@@ -121,7 +121,7 @@ def _tower(solid: Solid, number: int, rng: np.random.Generator) -> None:
             solid.prism(12, (r0, r1), (0.138 * k, 0.138 * (k + 1)), bands if k % 2 else (240, 238, 230))
         solid.prism(12, (0.36, 0.36), (0.828, 0.85), (70, 72, 76), lid=(96, 98, 102))
         glass = texture(
-            ("lantern",), 16, 16, lambda pen: pen.box(0.1, 0, 0.9, 1, (250, 240, 190, 255), 255), (60, 62, 66, 255)
+            ("lantern",), 16, 16, lambda pen: pen.box(0.1, 0, 0.9, 1, (250, 240, 190, 255), glow=255), (60, 62, 66, 255)
         )
         solid.prism(8, (0.2, 0.2), (0.85, 0.93), texture=glass)
         solid.prism(8, (0.24, 0.0), (0.93, 1.0), bands)
@@ -277,7 +277,7 @@ def _clock(solid: Solid, number: int, rng: np.random.Generator) -> None:
 
 def _dial(pen: Pen, number: int) -> None:
     pen.disc(0.5, 0.5, 0.47, 0.47, opaque(GOLD))
-    pen.disc(0.5, 0.5, 0.43, 0.43, (250, 246, 234, 255), 255)
+    pen.disc(0.5, 0.5, 0.43, 0.43, (250, 246, 234, 255), glow=255)
     for k in range(12):
         x, y = math.sin(k * math.pi / 6), math.cos(k * math.pi / 6)
         pen.line(
@@ -299,8 +299,8 @@ def _windmill(solid: Solid, number: int, rng: np.random.Generator) -> None:
     cap = pick(rng, ((90, 70, 56), (130, 60, 48), (66, 72, 80), (84, 104, 84)))
 
     def window(pen: Pen) -> None:
-        pen.box(0.35, 0.55, 0.65, 0.72, (64, 74, 86, 255), 200)
-        pen.box(0.35, 0.24, 0.65, 0.4, (64, 74, 86, 255), 200)
+        pen.box(0.35, 0.55, 0.65, 0.72, (64, 74, 86, 255), glow=200)
+        pen.box(0.35, 0.24, 0.65, 0.4, (64, 74, 86, 255), glow=200)
         for y in np.linspace(0.05, 0.95, 12):
             pen.box(0, float(y), 1, float(y) + 0.012, opaque(shade(wood, 0.88)))
 

@@ -76,7 +76,7 @@ class Solid:
     def face(self, corners: list[Point], colour: Colour, texture: int = WHITE) -> None:
         """A quad whose four corners are given as a list."""
         a, b, c, d = corners
-        self.quad(a, b, c, d, colour, texture)
+        self.quad(a, b, c, d, colour, texture=texture)
 
     def card(self, x: float, y: float, z: float, width: float, height: float, sprite: int) -> None:
         """A sprite that always faces the camera, as wide as a part of the thing's width as seen from there."""
@@ -115,7 +115,7 @@ class Solid:
         high = [(at[0] + radius[1] * math.cos(a), at[1] + radius[1] * math.sin(a), z[1]) for a in angles]
         for k in range(sides):
             left, right = (k, (k + 1) % sides) if not inside else ((k + 1) % sides, k)
-            self.quad(low[left], low[right], high[right], high[left], colour, texture)
+            self.quad(low[left], low[right], high[right], high[left], colour, texture=texture)
         if lid is not None:
             middle = (at[0], at[1], z[1])
             for k in range(0, sides, 2):
@@ -128,10 +128,10 @@ class Solid:
         """A gable roof whose ridge runs along y."""
         (x0, x1), (y0, y1), (z0, z1) = x, y, z
         left, right = (x0 + x1) / 2 - TIP, (x0 + x1) / 2 + TIP
-        self.quad((x1, y0, z0), (x1, y1, z0), (right, y1, z1), (right, y0, z1), colour, texture, both=True)
-        self.quad((x0, y1, z0), (x0, y0, z0), (left, y0, z1), (left, y1, z1), colour, texture, both=True)
-        self.quad((x0, y0, z0), (x1, y0, z0), (right, y0, z1), (left, y0, z1), end, gable)
-        self.quad((x1, y1, z0), (x0, y1, z0), (left, y1, z1), (right, y1, z1), end, gable)
+        self.quad((x1, y0, z0), (x1, y1, z0), (right, y1, z1), (right, y0, z1), colour, texture=texture, both=True)
+        self.quad((x0, y1, z0), (x0, y0, z0), (left, y0, z1), (left, y1, z1), colour, texture=texture, both=True)
+        self.quad((x0, y0, z0), (x1, y0, z0), (right, y0, z1), (left, y0, z1), end, texture=gable)
+        self.quad((x1, y1, z0), (x0, y1, z0), (left, y1, z1), (right, y1, z1), end, texture=gable)
 
     def sheet(self, x: tuple[float, float], y: float, z: tuple[float, float], texture: int) -> None:
         """A thin upright piece across the heading, seen from both sides, with a texture that may have holes."""

@@ -44,7 +44,9 @@ def _rows(lens: Lens) -> _Rows:
     below = np.stack([np.maximum(-lens.slope - part * step, 1e-3) for part in _PARTS])
     near, far = (int(np.argmax(lens.ground < end)) for end in (_CLEAR * lens.focal, limit))
     weight = share(lens.ground / limit - 1)
-    return _Rows(level, _OFFSETS.take(level), SIDE >> level, near, far, lens.z / below, weight)
+    return _Rows(
+        level, _OFFSETS.take(level), side=SIDE >> level, near=near, far=far, depths=lens.z / below, weight=weight
+    )
 
 
 def paint_ground(frame: Frame, shown: np.ndarray, scene: CityScene, eye: Eye, light: Light, season: str) -> None:
@@ -66,8 +68,8 @@ def paint_ground(frame: Frame, shown: np.ndarray, scene: CityScene, eye: Eye, li
     near = max(rows.near - first, 0) * lens.width
     drawn = _with_smooth_borders(scene, places, cell, code, near)
     colour = _texture(tiles, rows, first, places, drawn.reshape(shown.shape))
-    _mix_far(colour, palette, scene, eye, rows, first)
-    _add_marks(colour, scene, eye, places, depth, cell, near, light)
+    _mix_far(colour, palette, scene, eye=eye, rows=rows, first=first)
+    _add_marks(colour, scene, eye=eye, places=places, depth=depth, cell=cell, near=near, light=light)
     lit = ((cell >> SHADE) & 31).astype(np.float32) * (light.ambient * np.float32(1 / 31))[:, None]
     if light.dark or light.sun_colour[0] > 0.05:
         coarse = coarse_at(scene, places)

@@ -53,8 +53,8 @@ def _car_side(paint: Colour) -> Pen:
     pen.box(0.0, 0.86, 1.0, 0.93, shade(paint, 1.15))
     for x in (0.38, 0.62):
         pen.box(x, 0.3, x + 0.006, 1.0, shade(paint, 0.6))
-    pen.box(0.0, 0.66, 0.04, 0.84, _TAIL, 120)
-    pen.box(0.96, 0.62, 1.0, 0.82, _LAMP, 255)
+    pen.box(0.0, 0.66, 0.04, 0.84, _TAIL, glow=120)
+    pen.box(0.96, 0.62, 1.0, 0.82, _LAMP, glow=255)
     for x in (0.19, 0.81):
         pen.disc(x, 0.36, 0.1, 0.4, shade(paint, 0.45))
         _wheel(pen, x, 0.085, 0.34)
@@ -72,7 +72,7 @@ def _car_end(paint: Colour, front: bool) -> Pen:
     else:
         pen.box(0.0, 0.92, 1.0, 1.0, shade(paint, 0.8))
     for x in (0.03, 0.75):
-        pen.box(x, 0.56, x + 0.22, 0.8, _LAMP if front else _TAIL, 255 if front else 160)
+        pen.box(x, 0.56, x + 0.22, 0.8, _LAMP if front else _TAIL, glow=255 if front else 160)
     pen.box(0.36, 0.3, 0.64, 0.44, (240, 240, 232, 255))
     return pen
 
@@ -112,12 +112,12 @@ def _bus_face(paint: Colour, name: str) -> Pen:
         pen.box(0, 0.12, 1, 1, paint)
         pen.box(0, 0.84, 1, 1, light)
         for k in range(9):
-            pen.box(0.02 + k * 0.108, 0.44, 0.115 + k * 0.108, 0.82, _GLASS, 200)
+            pen.box(0.02 + k * 0.108, 0.44, 0.115 + k * 0.108, 0.82, _GLASS, glow=200)
             pen.shape(
                 [(0.02 + k * 0.108, 0.82), (0.07 + k * 0.108, 0.82), (0.02 + k * 0.108, 0.5)], shade(_GLASS, 1.4), 200
             )
         for x in (0.3, 0.82):
-            pen.box(x, 0.14, x + 0.09, 0.82, shade(_GLASS, 0.9), 200)
+            pen.box(x, 0.14, x + 0.09, 0.82, shade(_GLASS, 0.9), glow=200)
             pen.box(x + 0.042, 0.14, x + 0.048, 0.82, light)
         pen.box(0, 0.34, 1, 0.39, light)
         for x in (0.2, 0.74):
@@ -128,12 +128,12 @@ def _bus_face(paint: Colour, name: str) -> Pen:
     pen.box(0.08, 0, 0.25, 0.2, _TYRE)
     pen.box(0.75, 0, 0.92, 0.2, _TYRE)
     pen.box(0, 0.1, 1, 1, paint)
-    pen.box(0.05, 0.4 if name == "front" else 0.6, 0.95, 0.82, _GLASS, 160)
+    pen.box(0.05, 0.4 if name == "front" else 0.6, 0.95, 0.82, _GLASS, glow=160)
     pen.shape([(0.05, 0.82), (0.5, 0.82), (0.05, 0.5 if name == "front" else 0.64)], shade(_GLASS, 1.5), 160)
     pen.box(0.2, 0.86, 0.8, 0.96, (30, 30, 32, 255))
-    pen.box(0.26, 0.88, 0.74, 0.94, (250, 190, 60, 255), 255)
+    pen.box(0.26, 0.88, 0.74, 0.94, (250, 190, 60, 255), glow=255)
     for x in (0.05, 0.75):
-        pen.box(x, 0.18, x + 0.2, 0.28, _LAMP if name == "front" else _TAIL, 255 if name == "front" else 170)
+        pen.box(x, 0.18, x + 0.2, 0.28, _LAMP if name == "front" else _TAIL, glow=255 if name == "front" else 170)
     return pen
 
 
@@ -180,7 +180,7 @@ def _cab(paint: Colour, name: str) -> Pen:
     if name == "front":
         pen.box(0.24, 0.26, 0.76, 0.46, (50, 50, 54, 255))
         for x in (0.04, 0.76):
-            pen.box(x, 0.2, x + 0.2, 0.34, _LAMP, 255)
+            pen.box(x, 0.2, x + 0.2, 0.34, _LAMP, glow=255)
     else:
         pen.disc(0.5, 0.17, 0.3, 0.2, shade(paint, 0.4))
         _wheel(pen, 0.5, 0.26, 0.16)
@@ -207,7 +207,7 @@ def _tail(number: int) -> Pen:
     for x in (0.3, 0.7):
         pen.box(x - 0.02, 0.1, x + 0.02, 0.9, shade(colour, 0.75))
     for x in (0.0, 0.82):
-        pen.box(x, 0.0, x + 0.18, 0.08, _TAIL, 170)
+        pen.box(x, 0.0, x + 0.18, 0.08, _TAIL, glow=170)
     return pen
 
 
@@ -270,7 +270,7 @@ def _sail(number: int) -> Pen:
 def _boat_window() -> Pen:
     pen = Pen(48, 32, (240, 240, 236, 255))
     for x in (0.08, 0.38, 0.68):
-        pen.box(x, 0.4, x + 0.24, 0.82, _GLASS, 160)
+        pen.box(x, 0.4, x + 0.24, 0.82, _GLASS, glow=160)
     pen.box(0, 0.0, 1, 0.16, (60, 104, 150, 255))
     return pen
 
@@ -316,7 +316,7 @@ def _bicycle_front(paint: Colour) -> Pen:
     pen.box(0.44, 0.0, 0.56, 0.62, _TYRE)
     pen.box(0.46, 0.5, 0.54, 0.95, paint)
     pen.box(0.08, 0.9, 0.92, 0.97, (60, 60, 64, 255))
-    pen.disc(0.5, 0.8, 0.09, 0.05, _LAMP, 200)
+    pen.disc(0.5, 0.8, 0.09, 0.05, _LAMP, glow=200)
     return pen
 
 
@@ -349,9 +349,9 @@ def _motorcycle_side(paint: Colour) -> Pen:
     pen.shape([(0.4, 0.58), (0.68, 0.62), (0.66, 0.82), (0.46, 0.78)], paint)
     pen.shape([(0.06, 0.7), (0.42, 0.6), (0.44, 0.74), (0.1, 0.78)], (36, 32, 32, 255))
     pen.line([(0.83, 0.28), (0.7, 0.88), (0.6, 0.96)], (120, 122, 128, 255), 0.03)
-    pen.disc(0.76, 0.76, 0.04, 0.07, _LAMP, 255)
+    pen.disc(0.76, 0.76, 0.04, 0.07, _LAMP, glow=255)
     pen.line([(0.1, 0.28), (0.5, 0.26)], (190, 192, 196, 255), 0.03)
-    pen.box(0.04, 0.66, 0.09, 0.74, _TAIL, 160)
+    pen.box(0.04, 0.66, 0.09, 0.74, _TAIL, glow=160)
     return pen
 
 
@@ -360,5 +360,5 @@ def _motorcycle_front(paint: Colour) -> Pen:
     pen.box(0.4, 0, 0.6, 0.56, _TYRE)
     pen.shape([(0.32, 0.5), (0.68, 0.5), (0.62, 0.84), (0.38, 0.84)], paint)
     pen.box(0.06, 0.84, 0.94, 0.9, (70, 72, 78, 255))
-    pen.disc(0.5, 0.7, 0.12, 0.09, _LAMP, 255)
+    pen.disc(0.5, 0.7, 0.12, 0.09, _LAMP, glow=255)
     return pen

@@ -68,7 +68,18 @@ def cast(scene: CityScene, eye: Eye) -> Strips:
     wall, place, column, depth, first = (part.take(strip) for part in (wall, place, column, depth, first))
     facing = -turn.take(strip) / (scene.walls[5].take(wall) * lens.flat.take(column))
     of_pixel, pixel_depth = _pixels(eye, column, first, depth)
-    return Strips(wall, column, depth, along.take(strip), facing, edge.take(strip), place, near, of_pixel, pixel_depth)
+    return Strips(
+        wall,
+        column,
+        depth=depth,
+        along=along.take(strip),
+        facing=facing,
+        edge=edge.take(strip),
+        place=place,
+        near=near,
+        of_pixel=of_pixel,
+        pixel_depth=pixel_depth,
+    )
 
 
 def _cross(scene: CityScene, eye: Eye) -> tuple[np.ndarray, ...]:

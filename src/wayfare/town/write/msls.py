@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from wayfare.core.seeds import seed_for
 from wayfare.io.utm import region
@@ -72,8 +73,6 @@ class _City:
 
     def near_pairs(self) -> np.ndarray:
         """(P, 2): flat photographs of different sequences, within the radius, each pair both ways round."""
-        from scipy.spatial import cKDTree
-
         place = np.stack((self.easting, self.northing), -1)
         pairs = cKDTree(place).query_pairs(RADIUS, output_type="ndarray")
         pano = np.array([shot.pano for shot in self.shots])

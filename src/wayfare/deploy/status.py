@@ -1,0 +1,70 @@
+"""A federation's state, from its run folder alone, so that anybody on the server's machine can look."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from wayfare.core.errors import StoreError
+from wayfare.pages.record import Record
+
+_NODE = {"device", "name", "samples"}  # what is known of each
+
+
+def status_of(run: Path) -> dict[str, Any]:
+    """What is known of a federation."""
+    nodes = run / "flower" / "nodes.json"
+    if not nodes.exists():
+        raise StoreError(f"{run} is not a federation, or no node has joined yet")
+    record, heard = Record.read(run), _heard(run / "flower" / "events.jsonl")
+    rows = []
+    for row in _nodes(nodes):
+        refused = [r.reason for line in record.rounds for r in line.refused if r.device == row["device"]]
+        here = [device == row["device"] for device, _ in heard]
+        now = any(mine and is_new for mine, (_, is_new) in zip(here, heard))
+        rows.append({
+            **row, "replies": sum(here), "now": "has answered" if now else "", "refused": len(refused),
+            "reason": refused[-1] if refused else "",
+        })  # fmt: skip
+    last = record.rounds[-1] if record.rounds else None
+    return {
+        "run": str(run),
+        "round": record.done,
+        "rounds": record.experiment.get("rounds", 0),
+        "finished": record.finished,
+        "nodes": rows,
+        "bytes_up": sum(line.bytes_up for line in record.rounds),
+        "bytes_down": sum(line.bytes_down for line in record.rounds),
+        "void": sum(line.void for line in record.rounds),
+        "seconds": last.seconds if last else 0.0,
+        "metrics": dict(last.metrics) if last else {},
+    }
+
+
+def _nodes(file: Path) -> list[dict[str, Any]]:
+    """Who has joined."""
+    try:
+        rows = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise StoreError(f"{file}: cannot be read: {error}. The server writes it anew when it is started") from error
+    if not isinstance(rows, list) or not all(isinstance(row, dict) and row.keys() >= _NODE for row in rows):
+        raise StoreError(f"{file}: expected a list of nodes, each with {', '.join(sorted(_NODE))}")
+    return rows
+
+
+def _heard(events: Path) -> list[tuple[str, bool]]:
+    """The device of each reply since the server was started, and whether it belongs to the round in progress."""
+    replies: list[tuple[str, bool]] = []
+    for line in events.read_bytes().splitlines() if events.exists() else []:
+        try:
+            event = json.loads(line)
+            kind, data = event["event"], event["data"]
+            device = str(data["device"]) if kind == "device" else ""
+        except (ValueError, RecursionError, TypeError, LookupError):  # it is being written, or was edited
+            break
+        if kind == "round":
+            replies = [(device, False) for device, _ in replies]
+        elif kind == "device":
+            replies.append((device, True))
+    return replies
