@@ -260,7 +260,9 @@ def main() -> int:
     if sample:
         chosen = random.Random(given.seed).sample(chosen, min(sample, total))
     began, limits, survivors, killed = time.monotonic(), dict[str, float](), list[Mutant](), 0
-    for mutant in chosen:
+    for number, mutant in enumerate(chosen):
+        if number and number % 25 == 0:
+            print(f"{number} of {len(chosen)}", file=sys.stderr, flush=True)
         if mutant.what in EQUIVALENT:
             continue
         if mutant.module not in limits:
