@@ -27,7 +27,7 @@ def measure(quick, out):
     """Seconds of steady rounds by size and runner, one list for each repeat."""
     work = out / "speed"
     subprocess.run([sys.executable, "work.py", "--work", str(work)], cwd=PEERS, check=True, stderr=subprocess.DEVNULL)
-    repeats, rounds = (1, 6) if quick else (3, 11)
+    repeats, rounds = (1, 4) if quick else (3, 11)
     sizes = ["small"] if quick else ["small", "large"]
     runs = [{size: {} for size in sizes} for _ in range(repeats)]
     for number, found in enumerate(runs, start=1):
