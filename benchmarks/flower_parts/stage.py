@@ -8,10 +8,11 @@ import numpy as np
 from PIL import Image
 
 from wayfare.core.seeds import rng_for
-from wayfare.deploy.flower_tools import environment, started
-from wayfare.deploy.keys import make_keys
-from wayfare.deploy.node import Node, _free_port
-from wayfare.deploy.server import Address, serve
+from wayfare.deploy.address import Address
+from wayfare.deploy.invite import invite
+from wayfare.deploy.node import Node
+from wayfare.deploy.server import serve
+from wayfare.deploy.supernode import free_port
 
 CLASSES = ("cat", "dog", "owl")
 
