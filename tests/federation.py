@@ -33,8 +33,8 @@ from typing import Any
 import households
 from fence import alone, tried_elsewhere
 from troubles import Troubled
-from wayfare.core.protocols import Policy
 from wayfare.core.locks import holder
+from wayfare.core.protocols import Policy
 from wayfare.deploy.address import Address
 from wayfare.deploy.fence_log import read_fence_log
 from wayfare.deploy.flower_tools import _end_with_parent, tail
@@ -195,8 +195,8 @@ def in_peace(stage: Stage) -> dict[str, Any]:
 
 def in_trouble(stage: Stage) -> dict[str, Any]:
     """The other run, beside the same on the local engine where those devices are away."""
-    marks, folder = stage.folder / "marks", stage.folder / "trouble"
-    marks.mkdir()
+    marks, folder = stage.folder / "cache/marks", stage.folder / "trouble"  # nodes can write there
+    marks.mkdir(parents=True)
     plan = replace(
         households.experiment(stage.homes, rounds=4),
         strategy=Troubled(nan=(NAN,), pause=(KILLED, STOPPED, CUT), marks=str(marks), seconds=15.0),
@@ -256,6 +256,7 @@ def main() -> None:
     devices = alone() if args.alone else []
     folder = args.folder.resolve()
     os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    os.environ["WAYFARE_CACHE"] = str(folder / "cache")
     began = time.monotonic()
     with Stage(folder) as stage:
         found: dict[str, Any] = {name: RUNS[name](stage) for name in args.runs.split(",")}

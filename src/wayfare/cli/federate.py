@@ -156,7 +156,7 @@ def join(
     node = Node(found, photos, home or Path("~/.wayfare/nodes").expanduser() / found.name, sandbox.value)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as services are stopped: all that was started ends too
     err.print(f"{found.name} joins {found.server}; its log is {node.home / 'node.log'}", markup=False, highlight=False)
-    status = node.join(lambda line: err.print(line, markup=False, highlight=False))
+    status = node.join(lambda line: err.print(line, markup=False, highlight=False, soft_wrap=True))
     raise WayfareError(
         f"{found.name} was not let in, or the server is not there: Flower's node ended with status {status}, see "
         f"{node.home / 'flower.log'}. The server's owner sees refusals with `wayfare federate status RUN`"

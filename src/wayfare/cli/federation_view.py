@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from wayfare.core.errors import StoreError, WayfareError
+from wayfare.deploy.fence_log import read_fence_log
 from wayfare.pages.record import Record
 from wayfare.pages.tables import human_bytes, human_seconds, plain
 
-_COLUMNS = {"device": "device", "name": "name", "samples": "samples", "replies": "replies", "now": "this round",
-            "refused": "refused", "reason": "last reason"}  # fmt: skip
+_COLUMNS = {"device": "device", "name": "name", "key": "key", "samples": "samples", "replies": "replies",
+            "now": "this round", "refused": "refused", "reason": "last reason"}  # fmt: skip
+_LAST = 5  # refusals at the fence that are shown
 _NUMBERS = ("samples", "replies", "refused")
 
 
@@ -28,14 +31,18 @@ def status_of(run: Path) -> dict[str, Any]:
     if not nodes.exists():
         raise StoreError(f"{run} is not a federation, or no node has joined yet")
     record, heard = Record.read(run), _heard(run / "flower" / "events.jsonl")
+    seen = read_fence_log(run / "flower" / "fence.jsonl")
+    last_seen = {line["name"]: line for line in seen if line["event"] in ("join", "leave")}
     rows = []
     for row in json.loads(nodes.read_text(encoding="utf-8")):
         refused = [r.reason for line in record.rounds for r in line.refused if r.device == row["device"]]
         here = [device == row["device"] for device, _ in heard]
         now = any(mine and is_new for mine, (_, is_new) in zip(here, heard))
+        known = last_seen.get(row["name"], {})
+        left = "left" if known.get("event") == "leave" and not record.finished else ""
         rows.append({
-            **row, "replies": sum(here), "now": "has answered" if now else "", "refused": len(refused),
-            "reason": refused[-1] if refused else "",
+            **row, "replies": sum(here), "now": "has answered" if now else left, "refused": len(refused),
+            "reason": refused[-1] if refused else "", "key": known.get("key", ""),
         })  # fmt: skip
     last = record.rounds[-1] if record.rounds else None
     return {
@@ -49,7 +56,14 @@ def status_of(run: Path) -> dict[str, Any]:
         "void": sum(line.void for line in record.rounds),
         "seconds": last.seconds if last else 0.0,
         "metrics": dict(last.metrics) if last else {},
+        "fence": _at_the_fence(seen),
     }
+
+
+def _at_the_fence(seen: list[dict[str, Any]]) -> dict[str, Any]:
+    """How many were refused there, and the last few of them."""
+    refused = [line for line in seen if line["event"] == "refused"]
+    return {"refused": sum(line.get("times", 1) for line in refused), "last": refused[-_LAST:]}
 
 
 def _heard(events: Path) -> list[tuple[str, bool]]:
@@ -75,10 +89,21 @@ def view(found: dict[str, Any]) -> RenderableType:
     for key, head in _COLUMNS.items():
         table.add_column(head, justify="right" if key in _NUMBERS else "left")
     for row in found["nodes"]:
-        table.add_row(*(escape(plain(row[key], 60)) for key in _COLUMNS))
+        table.add_row(*(escape(plain(row[key], 15 if key == "key" else 60)) for key in _COLUMNS))
     sent = f"up {human_bytes(found['bytes_up'])}, down {human_bytes(found['bytes_down'])}, {found['void']} void rounds"
     metrics = "  ".join(f"{name} {value:.4g}" for name, value in found["metrics"].items())
-    return Group(table, sent, *([metrics] if metrics else []))
+    return Group(table, sent, *([metrics] if metrics else []), *_fence_lines(found["fence"]))
+
+
+def _fence_lines(fence: dict[str, Any]) -> list[RenderableType]:
+    if not fence["refused"]:
+        return []
+    lines: list[RenderableType] = [f"refused at the fence: {fence['refused']}; the last of them:"]
+    for line in fence["last"]:
+        when = datetime.fromtimestamp(line["time"]).strftime("%H:%M:%S")
+        who = " ".join(filter(None, [line["name"], line["key"]])) or "a stranger"
+        lines.append(escape(plain(f"  {when} {line['address']} {who}: {line['reason']}", 160)))
+    return lines
 
 
 @contextmanager

@@ -6,7 +6,10 @@ A bundle can carry any code. Its hash is therefore in every invitation, and a no
 from __future__ import annotations
 
 import hashlib
+import io
+import zipfile
 
+_DATE = (1980, 1, 1, 0, 0, 0)
 _APP = """\
 [project]
 name = "wayfare-federation"
@@ -22,10 +25,14 @@ clientapp = "wayfare.deploy.client_app:app"
 
 
 def app_bundle() -> bytes:
-    """The bundle; the same bytes on every machine."""
-    from flwr.cli.build import build_fab_from_files
-
-    return bytes(build_fab_from_files({"pyproject.toml": _APP.encode()})[0])
+    """The bundle in Flower's format; the same bytes on every machine and with every version of Flower."""
+    text = _APP.encode()
+    manifest = f"pyproject.toml,{hashlib.sha256(text).hexdigest()},{8 * len(text)}"
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as bundle:
+        for name, content in (("pyproject.toml", text), (".info/CONTENT", manifest.encode())):
+            bundle.writestr(zipfile.ZipInfo(name, _DATE), content)
+    return made.getvalue()
 
 
 def app_hash() -> str:

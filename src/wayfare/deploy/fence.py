@@ -112,9 +112,11 @@ class Fence:
                 self._log.refused("", "", host, "too many connections")
                 continue
             self._addresses[host] += 1
+            self._shaking += 1
             task = loop.create_task(self._welcome(wire, host))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
+            await asyncio.sleep(0)  # to accept is not to wait: let the others have their turn
 
     def _has_room(self, host: str) -> bool:
         return (
@@ -164,7 +166,6 @@ class Fence:
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=2**16)
         protocol = asyncio.StreamReaderProtocol(reader)
-        self._shaking += 1
         try:
             transport, _ = await loop.connect_accepted_socket(
                 lambda: protocol, wire, ssl=self._tls, ssl_handshake_timeout=_SHAKE, ssl_shutdown_timeout=2.0
@@ -207,7 +208,7 @@ class Fence:
         """What the SuperLink says to a request that may pass."""
         route = route_of(request.method.decode("ascii"), request.target.decode("ascii", "replace"))
         if guest is None or not self._roll.holds(peer.name, peer.certificate):  # it may have been revoked just now
-            raise Refusal("its certificate is revoked or not on the roll")
+            raise Refusal("its certificate is revoked or not on the roll", 401)  # Flower's node ends then
         if guest.connections > _PER_NODE:
             raise Refusal("too many connections of one node", 429)
         await asyncio.sleep(guest.pause())

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import Popen
-from typing import Literal
+from typing import Any, Literal
 
 from wayfare.core.errors import ConfigError
 from wayfare.deploy import sandbox
@@ -44,6 +44,7 @@ class Node:
     home: Path
     sandbox: Sandbox = "auto"
     server: Address | None = None  # if the server is reached by another way than the invitation says
+    warm: bool = True  # keep a process that has imported everything; without, each message starts a fresh one
 
     def __post_init__(self) -> None:
         if not self.photos.is_dir():
@@ -68,15 +69,15 @@ class Node:
             with os.fdopen(os.open(self.home / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
                 file.write(data)
 
-    def _settings(self, place: Path) -> dict[str, str]:
+    def _settings(self, place: Path) -> dict[str, Any]:
         home = self.home.absolute()
         files = {
             "authority": "ca.crt", "certificate": "node.crt", "key": "node.key", "flower_key": "flower.key",
             "node_config": "node.toml",
         }  # fmt: skip
-        settings = {key: str(home / name) for key, name in files.items()}
+        settings: dict[str, Any] = {key: str(home / name) for key, name in files.items()}
         settings |= {"relay": str(place / "relay"), "secret": str(place / "secret"), "home": str(home)}
-        return settings | {"server": self.invite.server, "app": self.invite.app}
+        return settings | {"server": self.invite.server, "app": self.invite.app, "warm": self.warm}
 
     @contextmanager
     def running(self, log: Path | None = None, notify: Callable[[str], None] = print) -> Iterator[Start]:

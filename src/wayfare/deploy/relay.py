@@ -21,27 +21,24 @@ _CONNECT = 20.0  # seconds
 def relay(place: Path, server: Address) -> Iterator[None]:
     """Relay connections to the socket `place`, in a thread."""
     loop, ready = asyncio.new_event_loop(), threading.Event()
-
-    async def serve() -> None:
-        async with await asyncio.start_unix_server(lambda *pair: _pass(server, *pair), str(place)):
-            place.chmod(0o600)
-            ready.set()
-            await asyncio.get_running_loop().create_future()
-
-    task = loop.create_task(serve())
-    thread = threading.Thread(target=_run, args=(loop, task), daemon=True)
+    thread = threading.Thread(target=_run, args=(loop, place, server, ready), daemon=True)
     thread.start()
     ready.wait(10)
     try:
         yield
     finally:
-        loop.call_soon_threadsafe(task.cancel)
+        loop.call_soon_threadsafe(loop.stop)
         thread.join(5)
 
 
-def _run(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]) -> None:
-    with contextlib.suppress(asyncio.CancelledError):
-        loop.run_until_complete(task)
+def _run(loop: asyncio.AbstractEventLoop, place: Path, server: Address, ready: threading.Event) -> None:
+    """Serve until the loop is stopped; connections that are left end with it."""
+    asyncio.set_event_loop(loop)
+    listener = loop.run_until_complete(asyncio.start_unix_server(lambda *pair: _pass(server, *pair), str(place)))
+    place.chmod(0o600)
+    ready.set()
+    loop.run_forever()
+    listener.close()
     rest = asyncio.all_tasks(loop)
     for each in rest:
         each.cancel()

@@ -17,6 +17,7 @@ import socket
 import ssl
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from wayfare.deploy.warm_process import warm_process
 _SECONDS = 60.0  # for a request: the fence may let it wait
 
 
-def pinned_client(settings: Mapping[str, str]) -> type[Any]:
+def pinned_client(settings: Mapping[str, Any]) -> type[Any]:
     """Flower's client with the invitation's certificate, server and app."""
     import httpx
     from flwr.supernode.fleet_http_client import FleetHttpClient
@@ -38,13 +39,24 @@ def pinned_client(settings: Mapping[str, str]) -> type[Any]:
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.load_cert_chain(settings["certificate"], settings["key"])
 
+    class Way(httpx.HTTPTransport):
+        """Through the relay, which ends a connection if the server is not there: Flower tries again then."""
+
+        def handle_request(self, request: httpx.Request) -> httpx.Response:
+            try:
+                return super().handle_request(request)
+            except httpx.TransportError as error:
+                if "EOF occurred" in str(error):
+                    raise httpx.ConnectError("the server is not there") from error  # Flower gives up at word of TLS
+                raise
+
     class PinnedClient(FleetHttpClient):
         """Goes nowhere else, and takes no other app."""
 
         def __init__(self, base_url: str, **options: Any) -> None:
             super().__init__(base_url, **{**options, "verify": False})
             self._client.close()
-            transport = httpx.HTTPTransport(uds=settings["relay"], verify=context)
+            transport = Way(uds=settings["relay"], verify=context)
             self._client = httpx.Client(transport=transport, timeout=_SECONDS, trust_env=False)
 
         def GetFab(self, request: Any) -> Any:
@@ -60,7 +72,7 @@ def pinned_client(settings: Mapping[str, str]) -> type[Any]:
     return PinnedClient
 
 
-def main(settings: dict[str, str]) -> None:
+def main(settings: dict[str, Any]) -> None:
     """Run until a signal comes, or Flower's node ends."""
     from flwr.supernode.cli.flower_supernode import flower_supernode
 
@@ -81,10 +93,11 @@ def main(settings: dict[str, str]) -> None:
         "--node-config", settings["node_config"], "--isolation", "process", *trusted,
     ]  # fmt: skip
     with (
-        warm_process(home / "flower", None) as env,
+        warm_process(home / "flower", None) if settings["warm"] else nullcontext(dict(os.environ)) as env,
         started([program("flower-superexec"), *runtime, *trusted], env, None),
     ):
         flower_supernode()
+    os._exit(1)  # it ends when it has lost its server for good, and leaves a thread behind that does not
 
 
 def free_port() -> int:
