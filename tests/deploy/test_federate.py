@@ -370,8 +370,6 @@ def test_an_invitation_is_one_private_file_and_a_name_is_given_once(tmp_path, mo
     assert read_invite(tmp_path / "again.invite").certificate != found.certificate
     assert (tmp_path / "keys/ca.crt").read_bytes() == authority
     assert main(["federate", "revoke", "nobody"]) == 2
-    assert main(["federate", "keys", "--out", "keys", "--node", "anna"]) == 2
-    assert "federate invite NAME" in capsys.readouterr().err
 
 
 @needs_flower

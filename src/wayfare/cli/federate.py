@@ -163,12 +163,6 @@ def join(
     )
 
 
-@federate.command(hidden=True, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
-def keys() -> None:
-    """Was replaced by `invite`."""
-    raise ConfigError("`wayfare federate keys` is now `wayfare federate invite NAME --server HOST:PORT`, once per node")
-
-
 @federate.command()
 def status(
     run: Annotated[Path, typer.Argument(help="The run folder, on the server's machine.")],

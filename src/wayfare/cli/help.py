@@ -65,8 +65,8 @@ EXAMPLES = {
     "federate invite": ["wayfare federate invite camera-1 --server example.org:8000"],
     "federate revoke": ["wayfare federate revoke camera-1"],
     "federate server": [
-        "wayfare federate server --recipe my.toml --listen 0.0.0.0:8000 --out runs/first",
-        "wayfare federate server --resume --listen 0.0.0.0:8000 --out runs/first",
+        "wayfare federate server --recipe my.toml --listen 0.0.0.0:8000 --out runs/1",
+        "wayfare federate server --resume --listen 0.0.0.0:8000 --out runs/1",
     ],
     "federate join": ["wayfare federate join camera-1.invite --photos my-photos"],
     "federate status": ["wayfare federate status runs/first", "wayfare federate status runs/first --watch"],
