@@ -513,7 +513,51 @@ def test_what_is_said_where_there_is_no_sandbox(monkeypatch):
         node.confined("required", said.append)
 
 
-# ---- the fence's log, and Flower's local port
+# ---- the fence's rules and log, and Flower's local port
+
+
+@needs_flower
+def test_a_reply_may_be_so_large_and_a_node_pulls_what_it_was_sent():
+    import base64
+
+    from flwr.proto import fleet_pb2 as fleet
+    from flwr.proto import message_pb2 as message
+
+    from wayfare.deploy.fence_rules import Conduct, Refusal
+
+    conduct, key = Conduct(b"key"), base64.b64encode(b"key").decode()
+    tree = message.ObjectTree(object_id="m", children=[message.ObjectTree(object_id="part")])
+    asked = message.Message(metadata=message.Metadata(message_id="m"))
+    sent = fleet.PullMessagesResponse(messages_list=[asked], message_object_trees=[tree])
+    conduct.note("pull-messages", sent.SerializeToString())
+    for part in ("m", "part"):
+        conduct.check("pull-object", key, message.PullObjectRequest(object_id=part).SerializeToString())
+    conduct.check("confirm-message-received", key,
+                  message.ConfirmMessageReceivedRequest(message_object_id="m").SerializeToString())  # fmt: skip
+    conduct.note("pull-object", b"0" * 2**20)
+    conduct.note("push-messages", fleet.PushMessagesResponse(objects_to_push=["mine"]).SerializeToString())
+    push = message.PushObjectRequest(object_id="mine", object_content=b"0" * 2**20).SerializeToString()
+    for _ in range(64 + 4):  # 64 MiB, and four times the one that it was sent
+        conduct.check("push-object", key, push)
+    with pytest.raises(Refusal, match="its reply has more than 4 times") as found:
+        conduct.check("push-object", key, push)
+    assert found.value.status == 413
+    with pytest.raises(Refusal, match="not a message of Flower"):
+        conduct.check("push-object", key, b"\xff\xff")
+    with pytest.raises(Refusal, match="cannot be read"):
+        conduct.check("push-object", "\u00fc", push)
+
+
+@needs_flower
+def test_a_node_that_asks_too_much_has_to_wait(invitation):
+    from cryptography import x509
+
+    from wayfare.deploy.fence import _BURST, Guest, Peer
+
+    certificate = x509.load_pem_x509_certificate((invitation / "keys/nodes/anna.crt").read_bytes())
+    guest = Guest(Peer("anna", "SHA256:x", "127.0.0.1", certificate))
+    pauses = [guest.pause() for _ in range(int(_BURST) + 200)]
+    assert pauses[: int(_BURST)] == [0.0] * int(_BURST) and 0.5 < pauses[-1] <= 2.0
 
 
 def test_equal_refusals_are_counted_and_the_log_stays_small(tmp_path):

@@ -87,7 +87,9 @@ def scene(tmp_path_factory):
         patch.setenv("PYTHONPATH", os.pathsep.join([str(Path(federation.__file__).parent), *sys.path]))
         with federation.Stage(folder / "stage") as stage:
             invite(stage.folder / "keys", "dora", stage.address, 365, stage.folder / "dora.invite")
-            plan = replace(households.experiment(stage.homes, Troubled()), evaluation=Evaluation(every=0, holdout=0.2))
+            plan = replace(
+                households.experiment(stage.homes, Troubled(), rounds=1), evaluation=Evaluation(every=0, holdout=0.2)
+            )
             server = stage.serve(
                 "peace", "--recipe", federation.recipe(plan, stage.folder / "peace.toml"), "--nodes", 3
             )
@@ -349,7 +351,7 @@ def test_three_nodes_with_invitations_give_the_model_of_the_local_engine(scene, 
     assert summary["metrics"] == scene.local["metrics"] and summary["refused"] == 0
     assert {line["name"] for line in scene.seen() if line["event"] == "join"} == {"anna", "bert", "carl", "dora"}
     told = (scene.stage.folder / "homes/anna/node.log").read_text()
-    assert "round 2" in told and "bytes of tensors" in told and "Flower" not in told
+    assert "round 1" in told and "bytes of tensors" in told and "Flower" not in told
     capfd.readouterr()
     assert main(["federate", "status", str(scene.stage.folder / "peace"), "--json"]) == 0
     found = json.loads(capfd.readouterr().out)

@@ -10,6 +10,7 @@ import json
 import os
 import secrets
 import socket
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -58,6 +59,8 @@ def serve(
         raise ConfigError(f"nobody is invited in {certificates}: `wayfare federate invite NAME --server HOST:PORT`")
     job = _job(experiment, folder, nodes, wait, rounds)
     place.mkdir(parents=True, exist_ok=True)
+    if sys.platform != "linux":
+        notify("warning", {"text": "on this system other users of this machine are kept out by a secret only"})
     with held(place / "server.lock", os.getpid()):
         return _serve(job, place, listen=listen, roll=roll, notify=notify)
 
