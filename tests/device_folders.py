@@ -1,4 +1,4 @@
-"""Three households with folders of photographs, and the same photographs in one folder: for tests of federations."""
+"""Three devices with folders of photographs, and the same photographs in one folder: for tests of federations."""
 
 from __future__ import annotations
 

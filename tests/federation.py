@@ -1,13 +1,13 @@
-"""A federation of three households over Flower's programs, and what can happen to it. A program:
+"""A federation of three devices over Flower's programs, and what can happen to it. A program:
 
     python federation.py FOLDER [--alone] [--runs peace,trouble,simulation]
 
 Every server and node is a process of its own, started by the command line as people start it, on the loopback address,
-with TLS and keys, and there is a stranger at the door.
+through the fence, with invitations, and there is a stranger at the door.
 - peace: nothing happens.
 - trouble: in round 1, a node sends what is no number; in round 2, a node is killed with all its processes, and started
   again, and another is stopped until after the deadline; in round 3, the server is killed, and resumed. Somebody has
-  begun to speak to Flower's own program then and does not end, so that it cannot end by itself.
+  begun to speak to the fence then and does not go on, and Flower's own program is stopped, so that it cannot end.
 - simulation: no programs, but Flower's simulation, over Ray.
 What came of it is printed as JSON. With --alone there is no network but the loopback (start it with `unshare -rn`), and
 it is counted how often somebody tried to reach any other.
@@ -33,11 +33,14 @@ from typing import Any
 import device_folders
 from failing_devices import Troubled
 from offline import alone, tried_elsewhere
+from wayfare.core.locks import holder
 from wayfare.core.protocols import Policy
-from wayfare.deploy.flower_tools import _end_with_parent, environment, started, tail
-from wayfare.deploy.keys import make_keys
-from wayfare.deploy.node import Node, _free_port
-from wayfare.deploy.server import Address
+from wayfare.deploy.address import Address
+from wayfare.deploy.fence_log import read_fence_log
+from wayfare.deploy.flower_tools import _end_with_parent, tail
+from wayfare.deploy.invite import invite, read_invite
+from wayfare.deploy.node import Node
+from wayfare.deploy.supernode import free_port
 from wayfare.experiment import Evaluation, Experiment
 from wayfare.runner import run
 
@@ -45,20 +48,21 @@ NAN, KILLED, STOPPED, CUT = "c0@1", "c1@2", "c2@2", "c0@3"
 # A node is stopped for so long and a second. Its last sign of life, one every 30 s, may be that old already, and after
 # 60 s without one Flower takes a node for gone: it must not be so when the next round begins.
 DEADLINE = 26.0
-REFUSED = "No SuperNode found with the given public key"
+REFUSED = "no certificate of this federation"
 
 
 class Stage:
-    """The households, their keys, and all processes."""
+    """The devices, their keys, and all processes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.homes = folder, folder / "photos"
-        self.address = Address("127.0.0.1", _free_port())
+        self.address = Address("127.0.0.1", free_port())
         self.nodes: dict[str, subprocess.Popen[bytes]] = {}
         self.begun: list[subprocess.Popen[bytes]] = []
         device_folders.photograph(self.homes)
-        make_keys(folder / "keys", device_folders.NAMES, ["127.0.0.1"])
-        make_keys(folder / "stranger", ["anna"], ["127.0.0.1"])
+        for name in device_folders.NAMES:
+            invite(folder / "keys", name, self.address, 365, folder / f"{name}.invite")
+        invite(folder / "strangers", "anna", self.address, 365, folder / "stranger.invite")
 
     def __enter__(self) -> Stage:
         return self
@@ -76,15 +80,19 @@ class Stage:
         """One of our own commands, in the background."""
         with (self.folder / f"{log}.log").open("ab") as out:
             command = [sys.executable, "-m", "wayfare", "federate", *map(str, arguments)]
+            place = self.folder / "beside"  # a folder called like the program, as beside a clone, harms nobody
+            (place / "wayfare").mkdir(parents=True, exist_ok=True)
             self.begun.append(
-                subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, preexec_fn=_end_with_parent)
+                subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, preexec_fn=_end_with_parent, cwd=place
+                )
             )
             return self.begun[-1]
 
     def join(self, name: str) -> None:
         """Start a node."""
         self.nodes[name] = self.begin(
-            "join", "--server", self.address, "--photos", self.homes / name, "--key", self.folder / "keys/nodes" / name,
+            "join", self.folder / f"{name}.invite", "--photos", self.homes / name,
             "--home", self.folder / "homes" / name, log=name,
         )  # fmt: skip
 
@@ -112,7 +120,9 @@ class Stage:
     @contextlib.contextmanager
     def half_a_request(self) -> Any:
         """Somebody who has begun to speak to the server, and does not go on."""
-        context = ssl.create_default_context(cafile=str(self.folder / "keys/ca.crt"))
+        home = self.folder / "homes/anna"
+        context = ssl.create_default_context(cafile=str(home / "ca.crt"))
+        context.load_cert_chain(home / "node.crt", home / "node.key")
         with (
             socket.create_connection((self.address.host, self.address.port)) as wire,
             context.wrap_socket(wire, server_hostname=self.address.host) as line,
@@ -124,9 +134,11 @@ class Stage:
     @contextlib.contextmanager
     def stranger(self) -> Any:
         """A node whose key nobody knows; it calls itself anna."""
-        home, key = self.folder / "homes" / "stranger", self.folder / "stranger/nodes/anna"
-        node = Node(self.address, self.homes / "anna", "anna", home, key=key, authority=self.folder / "keys/ca.crt")
-        with started(node.command(), environment(home / "flower"), home / "log") as process:
+        found = replace(
+            read_invite(self.folder / "stranger.invite"), authority=(self.folder / "keys/ca.crt").read_text()
+        )
+        node = Node(found, self.homes / "anna", self.folder / "homes/stranger")
+        with node.running() as start, start() as process:
             yield process
 
 
@@ -183,8 +195,8 @@ def in_peace(stage: Stage) -> dict[str, Any]:
 
 def in_trouble(stage: Stage) -> dict[str, Any]:
     """The other run, beside the same on the local engine where those devices are away."""
-    marks, folder = stage.folder / "marks", stage.folder / "trouble"
-    marks.mkdir()
+    marks, folder = stage.folder / "cache/marks", stage.folder / "trouble"  # nodes can write there
+    marks.mkdir(parents=True)
     plan = replace(
         device_folders.experiment(stage.homes, rounds=4),
         strategy=Troubled(nan=(NAN,), pause=(KILLED, STOPPED, CUT), marks=str(marks), seconds=15.0),
@@ -208,19 +220,21 @@ def in_trouble(stage: Stage) -> dict[str, Any]:
     signal_tree(stage.nodes["carl"], signal.SIGCONT)
     until("a node is at work", (marks / CUT).exists)
     with stage.half_a_request():
+        os.kill(holder(folder / "flower/superlink.lock") or 0, signal.SIGSTOP)  # it cannot end by itself
         server.kill()
         server.wait()
         before = len(lines(folder))
         server = stage.serve("trouble", "--resume")
         until("a new server waits for nodes", lambda: stage.said("trouble").count("waiting for 3 nodes") == 2)
-    with stage.stranger() as stranger:
+    with stage.stranger():
+        until("the stranger has tried", lambda: REFUSED in (folder / "flower/fence.jsonl").read_text(), 60)
         summary = stage.finish(server, "trouble")
-        turned_away = bool(stranger.poll()) and REFUSED in (folder / "flower/superlink.log").read_text()
+    seen = read_fence_log(folder / "flower/fence.jsonl")
     waited = "waiting until its process" in stage.said("trouble")
     refused = [{"round": line["round"], **each} for line in lines(folder) for each in line["refused"]]
     return {
         "local": local, "summary": summary, "refused": refused, "lines_before_the_cut": before,
-        "stranger_refused": turned_away, "waited_for_the_old_one": waited,
+        "seen": seen, "waited_for_the_old_one": waited,
     }  # fmt: skip
 
 
@@ -244,6 +258,7 @@ def main() -> None:
     devices = alone() if args.alone else []
     folder = args.folder.resolve()
     os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    os.environ["WAYFARE_CACHE"] = str(folder / "cache")
     began = time.monotonic()
     with Stage(folder) as stage:
         found: dict[str, Any] = {name: RUNS[name](stage) for name in args.runs.split(",")}

@@ -8,10 +8,11 @@ import numpy as np
 from PIL import Image
 
 from wayfare.core.seeds import rng_for
-from wayfare.deploy.flower_tools import environment, started
-from wayfare.deploy.keys import make_keys
-from wayfare.deploy.node import Node, _free_port
-from wayfare.deploy.server import Address, serve
+from wayfare.deploy.address import Address
+from wayfare.deploy.invite import invite
+from wayfare.deploy.node import Node
+from wayfare.deploy.server import serve
+from wayfare.deploy.supernode import free_port
 
 CLASSES = ("cat", "dog", "owl")
 
@@ -67,20 +68,17 @@ def played(experiment, folder, photos, hear=lambda event, data: None, warm=True,
 
     What happens is told to `hear`, with the relay, if there is one, as "relay" among the data.
     """
-    make_keys(folder / "keys", list(photos), ["127.0.0.1"])
-    address = Address("127.0.0.1", _free_port())
+    address = Address("127.0.0.1", free_port())
+    invites = {name: invite(folder / "keys", name, address, 1, folder / f"{name}.invite") for name in photos}
     relay = Relay(address) if relayed else None
     with contextlib.ExitStack() as stack:
 
         def begin():
             for name, place in photos.items():
                 home = folder / "homes" / name
-                key, authority = folder / "keys/nodes" / name, folder / "keys/ca.crt"
-                node = Node(relay.address if relay else address, place, name, home, key=key, authority=authority)
-                if warm:
-                    stack.enter_context(stack.enter_context(node.running(home / "log"))())
-                else:
-                    stack.enter_context(started(node.command(), environment(home / "flower"), home / "log"))
+                way = relay.address if relay else None
+                node = Node(invites[name], place, home, "off", way, warm)  # what it notes is outside its home
+                stack.enter_context(stack.enter_context(node.running())())
 
         def heard(event, data):
             if event == "listening":

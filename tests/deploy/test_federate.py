@@ -1,22 +1,18 @@
 """A federation of real devices: nodes with folders of their own, in this process; as programs in test_federation."""
 
-import contextlib
 import json
 import os
 import re
 import shlex
 import signal
 import socket
-import ssl
 import stat
 import subprocess
 import sys
-import threading
 import time
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -24,7 +20,7 @@ import device_folders
 from command_lines import parsed
 from grids import Grid, job, said
 from wayfare.cli import main
-from wayfare.core.errors import ConfigError, DataError, StoreError, WayfareError
+from wayfare.core.errors import ConfigError, DataError, StoreError
 from wayfare.deploy.local_folder import check_federable, checked, own
 from wayfare.experiment import Evaluation, Experiment
 from wayfare.partition.joined import Joined
@@ -39,7 +35,7 @@ needs_flower = pytest.mark.skipif(find_spec("flwr") is None, reason="Flower is n
 
 @pytest.fixture(scope="module")
 def homes(tmp_path_factory):
-    """The households' folders."""
+    """The devices' folders."""
     root = tmp_path_factory.mktemp("households")
     device_folders.photograph(root)
     return root
@@ -178,7 +174,7 @@ def test_a_server_goes_on_with_its_run_and_nodes_under_other_numbers(homes, iden
 
 
 @needs_flower
-def test_what_is_wrong_with_a_nodes_photographs_is_told_there_only(homes, identity, tmp_path, capfd):
+def test_what_is_wrong_with_a_nodes_photographs_is_told_there_only(homes, identity):
     from wayfare.deploy.server_run import gather
 
     grid = Grid(homes, ("nobody", "anna"))
@@ -187,7 +183,7 @@ def test_what_is_wrong_with_a_nodes_photographs_is_told_there_only(homes, identi
     assert list(found) == ["anna"]
     [warning] = [data["text"] for event, data in events if event == "warning"]
     assert "DataError" in warning and str(homes) not in warning
-    assert str(homes / "nobody") in capfd.readouterr().err
+    assert str(homes / "nobody") in (homes / "state/nobody/node.log").read_text()
 
 
 @needs_flower
@@ -214,12 +210,12 @@ def test_other_classes_twins_and_those_who_do_not_come(homes, identity, tmp_path
     [
         (["server"], "--recipe is missing"),
         (["server", "--resume"], "--resume continues the run in --out"),
-        (["server", "--recipe", "quickstart", "--nodes", "1", "--out", "new"], "reads no folder"),
-        (["server", "--recipe", "quickstart"], "--nodes is missing"),
+        (["server", "--recipe", "quickstart"], "invite the nodes first"),
         (["server", "--recipe", "quickstart", "--listen", "nowhere"], "is not an address"),
-        (["join", "--server", "localhost:1", "--photos", "missing", "--as", "x"], "no such folder"),
-        (["join", "--server", "localhost:1", "--photos", ".", "--as", "a b"], "cannot be a node's name"),
-        (["join", "--server", "localhost:1", "--photos", ".", "--as", "x", "--key", "k"], "belong together"),
+        (["invite", "a b", "--server", "localhost:1"], "cannot be a node's name"),
+        (["invite", "anna", "--server", "localhost"], "is not an address"),
+        (["invite", "anna", "--server", "local host:1"], "is no host name"),
+        (["join", "missing", "--photos", "."], "cannot read the invitation"),
         (["status", "."], "is not a federation"),
     ],
 )
@@ -247,7 +243,7 @@ def test_status_shows_nodes_rounds_and_bytes(homes, identity, tmp_path, capfd):
         ("anna", 0, ""), ("bert", 2, "has answered"), ("carl", 0, ""),
     ]  # fmt: skip
     assert main(["federate", "status", str(folder), "--watch"]) == 0  # it is finished, so there is nothing to wait for
-    shown = capfd.readouterr().out
+    shown = " ".join(capfd.readouterr().out.split())
     assert "round 2 of 2, finished" in shown and "bert" in shown and "has answered" in shown
 
 
@@ -284,7 +280,7 @@ def test_a_program_holds_its_lock_until_it_ends_and_is_killed_if_it_does_not(tmp
 
     lock, log = tmp_path / "lock", tmp_path / "log"
     deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
-    with started([sys.executable, "-c", deaf], os.environ, log, lock) as process:
+    with started([sys.executable, "-c", deaf], os.environ, log, lock=lock) as process:
         while "up" not in log.read_text():
             time.sleep(0.01)
         process.terminate()
@@ -293,32 +289,26 @@ def test_a_program_holds_its_lock_until_it_ends_and_is_killed_if_it_does_not(tmp
         assert process.wait(10) == -signal.SIGKILL and holder(lock) == 0
 
 
+@needs_flower
 def test_one_server_to_a_run(tmp_path):
     from wayfare.core.locks import held
-    from wayfare.deploy.server import Address, serve
+    from wayfare.deploy.address import Address
+    from wayfare.deploy.invite import invite
+    from wayfare.deploy.server import serve
 
+    here = Address("127.0.0.1", 1)
+    invite(tmp_path / "keys", "anna", here, 1, tmp_path / "anna.invite")
     (tmp_path / "flower").mkdir()
     with held(tmp_path / "flower/server.lock", os.getpid()), pytest.raises(StoreError, match=f"process {os.getpid()}"):
         serve(
             device_folders.experiment(tmp_path),
             tmp_path,
-            listen=Address("127.0.0.1", 1),
-            certificates=None,
+            listen=here,
+            certificates=tmp_path / "keys",
             nodes=1,
             wait=1.0,
             notify=said([]),
         )
-
-
-def test_what_flowers_commands_say_and_how_they_end(monkeypatch):
-    from wayfare.deploy import commands
-
-    told = [[0, "{}"], [1, "This key is ALREADY known"]]
-    monkeypatch.setattr(commands, "called", lambda command, env: json.dumps(told))
-    asked = [["run", "app"], ["supernode", "register", "key"]]
-    assert commands.flwr(asked, {}, tolerated="already") == ["{}", "This key is ALREADY known"]
-    with pytest.raises(WayfareError, match="`flwr supernode register` failed: This key is ALREADY known"):
-        commands.flwr(asked, {})
 
 
 def test_nothing_is_reported_or_installed(tmp_path, monkeypatch):
@@ -354,40 +344,255 @@ def test_a_program_passes_its_arguments_on_or_becomes_the_real_one(tmp_path):
             assert process.communicate()[0] == "" and process.returncode == 0
 
 
-# ---- keys
+# ---- invitations
 
 
 @needs_flower
-def test_keys(tmp_path):
-    from wayfare.deploy.keys import make_keys
+def test_an_invitation_is_one_private_file_and_a_name_is_given_once(tmp_path, monkeypatch, capsys):
+    from wayfare.deploy.invite import read_invite
+    from wayfare.deploy.keys import Roll, fingerprint
 
-    made = make_keys(tmp_path / "k", ["anna"], ["localhost", "127.0.0.1"])
-    assert sorted(path.name for path in made) == ["anna", "anna.pub", "ca.crt", "ca.key", "server.key", "server.pem"]
-    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in made)
-    before = (tmp_path / "k/ca.crt").read_bytes()
-    assert [path.name for path in make_keys(tmp_path / "k", ["anna", "bert"], ["x"])] == ["bert", "bert.pub"]
-    assert (tmp_path / "k/ca.crt").read_bytes() == before
-    with pytest.raises(ConfigError, match="node's name"):
-        make_keys(tmp_path / "k", ["../anna"], ["x"])
+    monkeypatch.chdir(tmp_path)
+    assert main(["federate", "invite", "camera-1", "--server", "server.example.org:8000", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    file = tmp_path / "camera-1.invite"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    kept = [path for path in (tmp_path / "keys").rglob("*") if path.is_file()]
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in kept)
+    assert sorted(path.name for path in kept) == ["ca.crt", "ca.key", "camera-1.crt", "server.key", "server.pem"]
+    found = read_invite(file)
+    assert (found.name, found.server) == ("camera-1", "server.example.org:8000")
+    assert told["key"] == fingerprint(Roll(tmp_path / "keys").public_keys()["camera-1"])
+    authority = (tmp_path / "keys/ca.crt").read_bytes()
+    again = ["federate", "invite", "camera-1", "--server", "server.example.org:8000", "--out", "again.invite"]
+    assert main(again) == 2 and "a name belongs to one key" in " ".join(capsys.readouterr().err.split())
+    assert main(["federate", "revoke", "camera-1"]) == 0 and main(again) == 0
+    assert read_invite(tmp_path / "again.invite").certificate != found.certificate
+    assert (tmp_path / "keys/ca.crt").read_bytes() == authority
+    assert main(["federate", "revoke", "nobody"]) == 2
 
 
 @needs_flower
-def test_a_certificate_for_another_address(tmp_path):
-    """The server's own look at its port says so, and what to do, instead of waiting."""
-    from wayfare.deploy.keys import make_keys
-    from wayfare.deploy.server import Address, _wait_until_up
+def test_the_servers_certificate_is_for_the_hosts_of_all_invitations(tmp_path):
+    from wayfare.deploy.address import Address
+    from wayfare.deploy.invite import invite
+    from wayfare.deploy.keys import _hosts_of
 
-    make_keys(tmp_path / "keys", ["anna"], ["elsewhere.example.org"])
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "keys/server.pem", tmp_path / "keys/server.key")
+    for name, host in (("anna", "one.example.org"), ("bert", "192.0.2.7"), ("carl", "2001:db8::1")):
+        invite(tmp_path / "keys", name, Address(host, 8000), 1 + 30, tmp_path / name)
+    hosts = _hosts_of(tmp_path / "keys/server.pem")
+    assert {"one.example.org", "192.0.2.7", "2001:db8::1", "localhost", "127.0.0.1"} <= set(hosts)
 
-    def answer(listening):
-        with contextlib.suppress(OSError):
-            context.wrap_socket(listening.accept()[0], server_side=True).close()
 
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        threading.Thread(target=answer, args=(listening,), daemon=True).start()
-        here = Address("127.0.0.1", listening.getsockname()[1])
-        process = SimpleNamespace(poll=lambda: None)
-        with pytest.raises(ConfigError, match=r"not for 127.0.0.1: .*federate keys --host 127.0.0.1"):
-            _wait_until_up(here, tmp_path / "keys", process, tmp_path / "log")
+@pytest.fixture(scope="module")
+def invitation(tmp_path_factory):
+    from wayfare.deploy.address import Address
+    from wayfare.deploy.invite import invite
+
+    folder = tmp_path_factory.mktemp("invitation")
+    invite(folder / "keys", "anna", Address("localhost", 8000), 1, folder / "anna.invite")
+    invite(folder / "others", "anna", Address("localhost", 8000), 1, folder / "other.invite")
+    return folder
+
+
+@needs_flower
+@pytest.mark.parametrize(
+    ("change", "wrong"),
+    [
+        (lambda text, other: text.replace('name = "anna"', 'name = "bert"'), "for another name"),
+        (lambda text, other: text.replace('name = "anna"', 'name = "../x"'), "cannot be a node's name"),
+        (lambda text, other: text.replace("localhost:8000", "localhost"), "is not an address"),
+        (lambda text, other: text.replace("localhost:8000", "a b;c:8000"), "no host name"),
+        (lambda text, other: text.replace('app = "', 'app = "0'), "no SHA-256"),
+        (lambda text, other: text.replace("version = 1", "version = 2"), "expected version = 1"),
+        (lambda text, other: text + 'run = "rm"\n', "expected exactly the fields"),
+        (lambda text, other: text.replace("version = 1", "version = 1\nx = " + "[" * 5000), "not a sound invitation"),
+        (lambda text, other: text + "#" * 2**16, "more than 65536 bytes"),
+        (lambda text, other: text.replace(text[text.index("key =") :], other[other.index("key =") :]), "not belong"),
+        (lambda text, other: _with(text, other, "authority"), "not from its authority"),
+        (lambda text, other: text[: len(text) // 2], "not a sound invitation"),
+        (lambda text, other: "\x00\x1b[2J", "not a sound invitation"),
+    ],
+)  # fmt: skip
+def test_an_invitation_that_was_changed_is_refused(invitation, tmp_path, change, wrong):
+    from wayfare.deploy.invite import read_invite
+
+    changed = change((invitation / "anna.invite").read_text(), (invitation / "other.invite").read_text())
+    (tmp_path / "changed").write_text(changed)
+    with pytest.raises(ConfigError, match=wrong):
+        read_invite(tmp_path / "changed")
+
+
+def _with(text, other, field):
+    """The text with one field of another invitation."""
+    pattern = re.compile(rf"{field} = '''.*?'''", re.DOTALL)
+    return pattern.sub(lambda _: pattern.search(other)[0], text, count=1)
+
+
+# ---- one app, and no way out
+
+
+@needs_flower
+def test_the_app_is_one_that_flower_takes_and_its_hash_is_pinned():
+    from flwr.common.config import get_fab_config
+
+    from wayfare.deploy.app_bundle import app_bundle, app_hash
+
+    components = get_fab_config(app_bundle())["tool"]["flwr"]["app"]["components"]
+    assert components["clientapp"] == "wayfare.deploy.client_app:app"
+    # invitations hold it: if it changes, nodes that were invited before refuse the server
+    assert app_hash() == "14378a4d356c880ba4431b87b63284266c9fab87ad026570a0869dab84c240dc"
+
+
+@needs_flower
+def test_a_node_takes_no_other_app(invitation, tmp_path, monkeypatch):
+    from flwr.proto.fab_pb2 import Fab, GetFabRequest, GetFabResponse
+    from flwr.supernode.fleet_http_client import FleetHttpClient
+
+    from wayfare.deploy.app_bundle import app_bundle
+    from wayfare.deploy.invite import read_invite
+    from wayfare.deploy.node import Node
+    from wayfare.deploy.supernode import pinned_client
+
+    (tmp_path / "photos").mkdir()
+    node = Node(read_invite(invitation / "anna.invite"), tmp_path / "photos", tmp_path / "home")
+    node.settle()
+    client = pinned_client(node._settings(tmp_path))("https://localhost:8000")
+    sent = GetFabResponse(fab=Fab(content=app_bundle()))
+    monkeypatch.setattr(FleetHttpClient, "GetFab", lambda self, request: sent)
+    with client:
+        assert client.GetFab(GetFabRequest()) is sent
+        sent = GetFabResponse(fab=Fab(content=app_bundle() + b" "))
+        with pytest.raises(RuntimeError, match="refused: the server sent an app"):
+            client.GetFab(GetFabRequest())
+    assert "refused: the server sent an app" in (tmp_path / "home/node.log").read_text()
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in (tmp_path / "home").glob("*.key"))
+
+
+def test_in_the_sandbox_photographs_cannot_be_changed_and_nothing_is_reached(tmp_path):
+    from wayfare.deploy import sandbox
+
+    if subprocess.run([sys.executable, "-IS", sandbox.__file__, "--check"], capture_output=True).returncode:
+        pytest.skip("this system does not allow a sandbox")
+    home, photos = tmp_path / "home", tmp_path / "home/photos"
+    photos.mkdir(parents=True)
+    code = """
+import os, socket, sys
+def tried(what, *arguments):
+    try:
+        what(*arguments)
+        return "done"
+    except OSError as error:
+        return error.strerror
+def write(path):
+    open(path, "w").close()
+home, photos, outside = sys.argv[1:]
+print(tried(write, home + "/x"), tried(write, photos + "/x"), tried(write, outside + "/x"), tried(os.rmdir, photos))
+print(sorted(name for _, name in socket.if_nameindex()))
+print(tried(socket.create_connection, ("192.0.2.1", 80), 2))
+with socket.create_server(("127.0.0.1", 0)) as near:
+    print(tried(socket.create_connection, near.getsockname()))
+"""
+    given = ["--writable", str(home), "--read-only", str(photos)]
+    command = [sys.executable, "-IS", sandbox.__file__, *given, "--", sys.executable, "-c", code]
+    done = subprocess.run([*command, str(home), str(photos), str(tmp_path)], capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("done Read-only file system Read-only file system"), done.stdout + done.stderr
+    assert "done" not in lines[0][5:]
+    assert lines[1:] == ["['lo']", "Network is unreachable", "done"]
+
+
+def test_what_is_said_where_there_is_no_sandbox(monkeypatch):
+    from wayfare.deploy import node
+
+    monkeypatch.setattr(node.sandbox, "__file__", "/nowhere/sandbox.py")
+    said = []
+    assert not node.confined("auto", said.append) and "no sandbox on this system" in said[0]
+    assert not node.confined("off", said.append) and "switched off" in said[1]
+    with pytest.raises(ConfigError, match="no sandbox for --sandbox required"):
+        node.confined("required", said.append)
+
+
+# ---- the fence's rules and log, and Flower's local port
+
+
+@needs_flower
+def test_a_reply_may_be_so_large_and_a_node_pulls_what_it_was_sent():
+    import base64
+
+    from flwr.proto import fleet_pb2 as fleet
+    from flwr.proto import message_pb2 as message
+
+    from wayfare.deploy.fence_rules import Conduct, Refusal
+
+    conduct, key = Conduct(b"key"), base64.b64encode(b"key").decode()
+    tree = message.ObjectTree(object_id="m", children=[message.ObjectTree(object_id="part")])
+    asked = message.Message(metadata=message.Metadata(message_id="m"))
+    sent = fleet.PullMessagesResponse(messages_list=[asked], message_object_trees=[tree])
+    conduct.note("pull-messages", sent.SerializeToString())
+    for part in ("m", "part"):
+        conduct.check("pull-object", key, message.PullObjectRequest(object_id=part).SerializeToString())
+    conduct.check("confirm-message-received", key,
+                  message.ConfirmMessageReceivedRequest(message_object_id="m").SerializeToString())  # fmt: skip
+    conduct.note("pull-object", b"0" * 2**20)
+    conduct.note("push-messages", fleet.PushMessagesResponse(objects_to_push=["mine"]).SerializeToString())
+    push = message.PushObjectRequest(object_id="mine", object_content=b"0" * 2**20).SerializeToString()
+    for _ in range(64 + 4):  # 64 MiB, and four times the one that it was sent
+        conduct.check("push-object", key, push)
+    with pytest.raises(Refusal, match="its reply has more than 4 times") as found:
+        conduct.check("push-object", key, push)
+    assert found.value.status == 413
+    with pytest.raises(Refusal, match="not a message of Flower"):
+        conduct.check("push-object", key, b"\xff\xff")
+    with pytest.raises(Refusal, match="cannot be read"):
+        conduct.check("push-object", "\u00fc", push)
+
+
+@needs_flower
+def test_a_node_that_asks_too_much_has_to_wait(invitation):
+    from cryptography import x509
+
+    from wayfare.deploy.fence import _BURST, Guest, Peer
+
+    certificate = x509.load_pem_x509_certificate((invitation / "keys/nodes/anna.crt").read_bytes())
+    guest = Guest(Peer("anna", "SHA256:x", "127.0.0.1", certificate))
+    pauses = [guest.pause() for _ in range(int(_BURST) + 200)]
+    assert pauses[: int(_BURST)] == [0.0] * int(_BURST) and 0.5 < pauses[-1] <= 2.0
+
+
+def test_equal_refusals_are_counted_and_the_log_stays_small(tmp_path):
+    from wayfare.deploy.fence_log import FenceLog, read_fence_log
+
+    now = [0.0]
+    log = FenceLog(tmp_path / "fence.jsonl", clock=lambda: now[0])
+    log.joined("anna", "SHA256:x", "127.0.0.1")
+    for _ in range(1000):
+        log.refused("", "", "192.0.2.1", "no certificate")
+    for number in range(1000):
+        log.refused("", "", f"192.0.2.{number}", "no certificate")
+    now[0] = 61.0
+    log.flush()
+    lines = read_fence_log(tmp_path / "fence.jsonl")
+    assert [line["event"] for line in lines].count("join") == 1 and len(lines) < 210
+    assert sum(line.get("times", 1) for line in lines if line["event"] == "refused") == 2000
+    with (tmp_path / "fence.jsonl").open("a") as file:
+        file.write('{"event": "jo')  # it is being written
+    assert read_fence_log(tmp_path / "fence.jsonl") == lines
+
+
+def test_who_passes_to_flowers_local_port():
+    from wayfare.deploy.owner_only import _may_pass
+
+    def scope(path, server=("127.0.0.1", 1), client=("127.0.0.1", 2), headers=()):
+        return {"type": "http", "path": path, "server": server, "client": client, "headers": list(headers)}
+
+    assert _may_pass(scope("/v1/control/start-run", server=("/a/socket", None), client=None))
+    assert not _may_pass(scope("/v1/control/start-run"))
+    assert not _may_pass({**scope("/v1/runtime/acquire-task"), "type": "websocket"})
+    with socket.create_server(("127.0.0.1", 0)) as near, socket.create_connection(near.getsockname()) as far:
+        ends = {"server": near.getsockname(), "client": far.getsockname()}
+        assert _may_pass(scope("/v1/runtime/acquire-task", **ends))
+        assert not _may_pass(scope("/v1/runtime/create-task", **ends))
+        assert not _may_pass(scope("/v1/runtime/acquire-task", headers=[(b"X-Forwarded-For", b"127.0.0.1")], **ends))
+        if sys.platform == "linux":  # no such connection
+            assert not _may_pass(scope("/v1/runtime/acquire-task", server=near.getsockname(), client=("127.0.0.1", 1)))

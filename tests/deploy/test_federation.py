@@ -52,8 +52,14 @@ def test_the_server_was_killed_between_rounds_two_and_three(played):
     assert played["trouble"]["waited_for_the_old_one"]  # what Flower still did for it would have mixed with the new
 
 
-def test_a_stranger_is_turned_away(played):
-    assert played["trouble"]["stranger_refused"]
+def test_a_stranger_is_turned_away_and_everybody_is_on_record(played):
+    seen = played["trouble"]["seen"]
+    assert {line["name"] for line in seen if line["event"] == "join"} == {"anna", "bert", "carl"}
+    keys = {line["name"]: line["key"] for line in seen if line["event"] == "join"}
+    assert all(key.startswith("SHA256:") for key in keys.values()) and len(set(keys.values())) == 3
+    strangers = [line for line in seen if line["event"] == "refused" and not line["name"]]
+    assert strangers and all("no certificate of this federation" in line["reason"] for line in strangers)
+    assert [line for line in seen if line["event"] == "leave"]
 
 
 def test_nothing_but_the_loopback_is_contacted(played):

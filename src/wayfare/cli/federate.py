@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import signal
-import socket
 import time
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,43 +20,71 @@ from wayfare.pages.tables import run_table
 from wayfare.papers.files import recipe_path
 from wayfare.report import write_report
 
+Certificates = Annotated[Path, typer.Option(help="The folder with the federation's keys, on the server.")]
 _LOOK = 1.0  # seconds between two looks at a run
+
+
+class Sandbox(StrEnum):
+    """When to run a node in a sandbox."""
+
+    auto = "auto"
+    off = "off"
+    required = "required"
+
 
 federate = typer.Typer(no_args_is_help=True, help="Train with real devices whose photographs stay where they are.")
 
 
 @federate.command()
-def keys(
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for them.")],
-    node: Annotated[list[str] | None, typer.Option(help="A node's name; repeatable. More can be added later.")] = None,
-    host: Annotated[
-        list[str] | None, typer.Option(help="Name or address by which nodes reach the server; repeatable.")
-    ] = None,
-    days: Annotated[int, typer.Option(min=1, help="How long the certificates are valid.")] = 365,
+def invite(
+    name: Annotated[str, typer.Argument(help="The node's name: letters, digits, - and _.")],
+    server: Annotated[str, typer.Option(help="The address by which the node reaches the server, HOST:PORT.")],
+    certificates: Certificates = Path("keys"),
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The file. Default: NAME.invite.")] = None,
+    days: Annotated[int, typer.Option(min=1, help="How long the invitation is valid.")] = 365,
     json: Json = False,
 ) -> None:
-    """Make certificates and keys for a trial: an authority, the server's certificate, a key for each node.
+    """Invite a node: write one file with all that it needs to join.
 
-    Give each node its own file of nodes/ and ca.crt. Without --host the certificate is for this machine only.
+    The first invitation also makes the federation's own authority. The file holds the node's private key, which is kept
+    nowhere else: give it to the node's owner over a safe way.
     """
-    from wayfare.deploy.keys import make_keys
+    from wayfare.deploy.address import Address
+    from wayfare.deploy.invite import invite as write_invite
+    from wayfare.deploy.keys import Roll, fingerprint
     from wayfare.engines.flower.simulation import require
 
     require("flwr")
-    made = make_keys(out, node or [], host or ["localhost", "127.0.0.1", "::1"], days)
-    answer({"made": [str(path) for path in made]}, json, *(str(path) for path in made))
+    file = out or Path(f"{name}.invite")
+    write_invite(certificates, name, Address.read(server), days, file)
+    key = fingerprint(Roll(certificates).public_keys()[name])
+    text = f"{file}: for {name}, key {key}, valid for {days} days"
+    answer({"invite": str(file), "name": name, "key": key, "days": days}, json, text)
+
+
+@federate.command()
+def revoke(
+    name: Annotated[str, typer.Argument(help="The node's name.")],
+    certificates: Certificates = Path("keys"),
+    json: Json = False,
+) -> None:
+    """Take an invitation back: from now on the node is refused, also by a server that is running."""
+    from wayfare.deploy.keys import Roll
+    from wayfare.engines.flower.simulation import require
+
+    require("flwr")
+    key = Roll(certificates).revoke(name)
+    answer({"revoked": name, "key": key}, json, f"{name} is revoked, key {key}")
 
 
 @federate.command()
 def server(
     recipe: Annotated[str, typer.Option(help="A recipe: path or name. Not with --resume.")] = "",
     listen: Annotated[str, typer.Option(help="Address for nodes, HOST:PORT.")] = "127.0.0.1:8000",
-    certificates: Annotated[
-        Path | None, typer.Option(help="What `wayfare federate keys` made. Without: no encryption, anybody may join.")
-    ] = None,
+    certificates: Certificates = Path("keys"),
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The run folder.")] = None,
     rounds: Annotated[int | None, typer.Option(help="Rounds to run, instead of the recipe's.")] = None,
-    nodes: Annotated[int, typer.Option(min=0, help="Nodes to wait for; 0: all that have keys.")] = 0,
+    nodes: Annotated[int, typer.Option(min=0, help="Nodes to wait for; 0: all that are invited.")] = 0,
     wait: Annotated[float, typer.Option(help="Seconds to wait for them.")] = 3600.0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     set_: Settings = None,
@@ -66,7 +94,8 @@ def server(
 
     The recipe's data.path is the server's own data: it says what the classes are, and is what the model is tested on.
     """
-    from wayfare.deploy.server import Address, serve
+    from wayfare.deploy.address import Address
+    from wayfare.deploy.server import serve
     from wayfare.experiment import Experiment
 
     if resume and (recipe or set_ or out is None):
@@ -76,8 +105,6 @@ def server(
     changes = parse_settings(set_) | ({"rounds": rounds} if rounds is not None else {})
     experiment = None if resume else Experiment.read(recipe_path(recipe), changes)
     folder = out or fresh_folder(experiment.name if experiment else "")
-    if certificates is None:
-        err.print("[yellow]warning[/yellow] without --certificates nothing is encrypted and anybody may join")
     err.print(f"run folder: {folder}", highlight=False)
     with interruptible(f"wayfare federate server --resume --out {folder}"), watched(folder, err):
         watch = Watch(None, experiment.rounds if experiment else rounds or 0, folder.name)
@@ -106,32 +133,34 @@ def server(
 
 @federate.command()
 def join(
-    server: Annotated[str, typer.Option(help="The server's address, HOST:PORT.")],
+    invite: Annotated[Path, typer.Argument(help="The file that `wayfare federate invite` wrote for this node.")],
     photos: Annotated[Path, typer.Option(help="The folder that this device has. Nothing in it leaves this machine.")],
-    as_: Annotated[str, typer.Option("--as", help="This device's name; by default this machine's.")] = "",
-    key: Annotated[Path | None, typer.Option(help="This node's private key.")] = None,
-    authority: Annotated[Path | None, typer.Option(help="ca.crt; by default the one beside nodes/ or the key.")] = None,
     home: Annotated[Path | None, typer.Option(help="Where it keeps its state. Default: ~/.wayfare/nodes/NAME.")] = None,
+    sandbox: Annotated[
+        Sandbox, typer.Option(help="auto: where the system allows it; required: refuse to run without; off.")
+    ] = Sandbox.auto,
 ) -> None:
     """Take part in a federation with a folder of photographs, until interrupted.
 
-    A node does what its server asks, and Flower lets the server send it programs: join only one that you trust.
+    The node runs the installed Wayfare and no other app, whatever its server sends. On Linux it runs in a sandbox where
+    the photographs cannot be changed and nothing but the server can be reached.
     [bold]wayfare explain-traffic RECIPE[/bold] shows what would leave the device.
     """
+    from wayfare.deploy.invite import read_invite
     from wayfare.deploy.node import Node
-    from wayfare.deploy.server import Address
+    from wayfare.engines.flower.simulation import require
 
-    name = as_ or (key.stem if key else socket.gethostname().partition(".")[0])
-    if key is not None and authority is None:
-        beside = [key.parent / "ca.crt", key.parent.parent / "ca.crt"]
-        authority = next((file for file in beside if file.is_file()), None)
-    place = home or Path("~/.wayfare/nodes").expanduser() / name
-    node = Node(Address.read(server), photos, name, place, key=key, authority=authority)
+    require("flwr")
+    found = read_invite(invite)
+    if invite.stat().st_mode & 0o077:
+        err.print(f"warning: others can read {invite}; it holds this node's key: chmod 600", markup=False)
+    node = Node(found, photos, home or Path("~/.wayfare/nodes").expanduser() / found.name, sandbox.value)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as services are stopped: all that was started ends too
-    status = node.join()
+    err.print(f"{found.name} joins {found.server}; its log is {node.home / 'node.log'}", markup=False, highlight=False)
+    status = node.join(lambda line: err.print(line, markup=False, highlight=False, soft_wrap=True))
     raise WayfareError(
-        f"Flower's node ended with status {status}: see its output above. If it was not activated, the server does not "
-        "know its key: make it with `wayfare federate keys` in the folder that the server uses"
+        f"{found.name} was not let in, or the server is not there: Flower's node ended with status {status}, see "
+        f"{node.home / 'flower.log'}. The server's owner sees refusals with `wayfare federate status RUN`"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from wayfare.core.errors import WayfareError
 from wayfare.deploy.status import status_of
 from wayfare.pages.tables import human_bytes, human_seconds, plain
 
-_COLUMNS = {"device": "device", "name": "name", "samples": "samples", "replies": "replies", "now": "this round",
-            "refused": "refused", "reason": "last reason"}  # fmt: skip
+_COLUMNS = {"device": "device", "name": "name", "key": "key", "samples": "samples", "replies": "replies",
+            "now": "this round", "refused": "refused", "reason": "last reason"}  # fmt: skip
 _NUMBERS = ("samples", "replies", "refused")
 
 
@@ -29,10 +30,21 @@ def view(found: dict[str, Any]) -> RenderableType:
     for key, head in _COLUMNS.items():
         table.add_column(head, justify="right" if key in _NUMBERS else "left")
     for row in found["nodes"]:
-        table.add_row(*(escape(plain(row[key], 60)) for key in _COLUMNS))
+        table.add_row(*(escape(plain(row[key], 15 if key == "key" else 60)) for key in _COLUMNS))
     sent = f"up {human_bytes(found['bytes_up'])}, down {human_bytes(found['bytes_down'])}, {found['void']} void rounds"
     metrics = "  ".join(f"{name} {value:.4g}" for name, value in found["metrics"].items())
-    return Group(table, sent, *([metrics] if metrics else []))
+    return Group(table, sent, *([metrics] if metrics else []), *_fence_lines(found["fence"]))
+
+
+def _fence_lines(fence: dict[str, Any]) -> list[RenderableType]:
+    if not fence["refused"]:
+        return []
+    lines: list[RenderableType] = [f"refused at the fence: {fence['refused']}; the last of them:"]
+    for line in fence["last"]:
+        when = datetime.fromtimestamp(line["time"]).strftime("%H:%M:%S")
+        who = " ".join(filter(None, [line["name"], line["key"]])) or "a stranger"
+        lines.append(escape(plain(f"  {when} {line['address']} {who}: {line['reason']}", 160)))
+    return lines
 
 
 @contextmanager

@@ -66,12 +66,13 @@ EXAMPLES = {
     "data show": ["wayfare data show my-town --out my-town.html"],
     "data get": ["wayfare data get cifar10"],
     "data import-weights": ["wayfare data import-weights resnet18-f37072fd.pth resnet18.safetensors"],
-    "federate keys": ["wayfare federate keys --out keys --host example.org --node anna --node bert"],
+    "federate invite": ["wayfare federate invite camera-1 --server example.org:8000"],
+    "federate revoke": ["wayfare federate revoke camera-1"],
     "federate server": [
-        "wayfare federate server --recipe my.toml --certificates keys --out runs/first",
-        "wayfare federate server --resume --out runs/first --certificates keys",
+        "wayfare federate server --recipe my.toml --listen 0.0.0.0:8000 --out runs/1",
+        "wayfare federate server --resume --listen 0.0.0.0:8000 --out runs/1",
     ],
-    "federate join": ["wayfare federate join --server example.org:8000 --photos my-photos --key anna"],
+    "federate join": ["wayfare federate join camera-1.invite --photos my-photos"],
     "federate status": ["wayfare federate status runs/first", "wayfare federate status runs/first --watch"],
 }
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import faulthandler
 import math
 import os
-import sys
 import time
 import traceback
 from collections.abc import Iterator
@@ -43,22 +42,50 @@ def answer(message: Message, context: Context) -> Message:
     at_home = "photos" in context.node_config
     try:
         records = _perform(message, context, outcome)
+        if at_home and records:
+            _tell(message, context, records)
     except StoreError as error:  # a full disk is no fault of the device: leaving it out would change the result
         outcome = {"stopped": str(error)}
     except Exception as error:
         outcome = {"failed": f"{type(error).__name__}: {error}", "detail": traceback.format_exc()}
     if at_home and outcome:
-        outcome = _discreet(outcome)
+        outcome = _discreet(outcome, Path(str(context.node_config["home"])))
     return Message(RecordDict({"outcome": ConfigRecord(outcome), **records}), reply_to=message)
 
 
 app.query()(answer)
 
 
-def _discreet(outcome: dict[str, Any]) -> dict[str, Any]:
+def _tell(message: Message, context: Context, records: dict[str, Any]) -> None:
+    """Say in the node's own log what was done and what leaves it."""
+    from wayfare.deploy.node_log import say
+
+    call: Any = message.content["call"]
+    asked: Any = message.content.get("values", {})
+    words = [str(call["program"]), *([f"round {asked['round']}"] if "round" in asked else [])]
+    words += _figures(records.get("values", {}))
+    if "then" in call:
+        words += [f"then {call['then']}", *_figures(records.get("then/values", {}))]
+    size = sum(len(array.data) for record in records.values() for array in _arrays(record))
+    say(Path(str(context.node_config["home"])), f"{', '.join(words)}: sent {size:,} bytes of tensors")
+
+
+def _figures(values: Any) -> list[str]:
+    return [f"{name} {values[name]:.4g}" for name in sorted(values) if isinstance(values[name], float)][:4]
+
+
+def _arrays(record: Any) -> list[Any]:
+    from flwr.app import ArrayRecord
+
+    return list(record.values()) if isinstance(record, ArrayRecord) else []
+
+
+def _discreet(outcome: dict[str, Any], home: Path) -> dict[str, Any]:
     """What goes wrong with somebody's own photographs is told there: messages name files. The server hears its kind."""
+    from wayfare.deploy.node_log import say
+
     key = next(iter(outcome))
-    print(f"{outcome[key]}\n{outcome.get('detail', '')}", file=sys.stderr, flush=True)
+    say(home, f"{outcome[key]}\n{outcome.get('detail', '')}")
     kind = "StoreError" if key == "stopped" else str(outcome[key]).partition(":")[0]
     return {"failed": f"{kind}: the node's own log says more"}
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from wayfare.core.errors import ConfigError, WayfareError
+from wayfare.core.errors import ConfigError
 from wayfare.core.locks import held, sign
 from wayfare.engines.flower.simulation import QUIET, require
 
@@ -27,6 +27,11 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     return {**os.environ, **QUIET, **_QUICK, "PATH": path, "FLWR_HOME": str(home.absolute()), **more}
 
 
+def module(name: str) -> list[str]:
+    """The command for a module of ours as a program; the current folder is no place to import from."""
+    return [sys.executable, "-P", "-m", f"wayfare.deploy.{name}"]
+
+
 def program(name: str) -> str:
     """Where this program of Flower is."""
     require("flwr")
@@ -38,11 +43,17 @@ def program(name: str) -> str:
 
 @contextlib.contextmanager
 def started(
-    command: Sequence[str], env: Mapping[str, str], log: Path | None, lock: Path | None = None
+    command: Sequence[str],
+    env: Mapping[str, str],
+    log: Path | None,
+    *,
+    lock: Path | None = None,
+    handles: Sequence[int] = (),
+    cwd: Path | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A program in the background, with a process group of its own; all of the group is ended at the end.
 
-    It holds `lock` as long as it lives, even if this process is killed.
+    It holds `lock` as long as it lives, even if this process is killed. It inherits the open files in `handles`.
     """
     with contextlib.ExitStack() as stack:
         out = None
@@ -53,7 +64,8 @@ def started(
             passed = [passing.enter_context(held(lock, process=0))] if lock else []
             process = subprocess.Popen(
                 list(command), env=dict(env), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
-                preexec_fn=_end_with_parent if sys.platform == "linux" else None, pass_fds=passed,
+                preexec_fn=_end_with_parent if sys.platform == "linux" else None, pass_fds=[*passed, *handles],
+                cwd=cwd,
             )  # fmt: skip
             for handle in passed:
                 sign(handle, process.pid)
@@ -74,23 +86,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, each)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_END)
-
-
-def called(command: Sequence[str], env: Mapping[str, str], seconds: float = 120.0) -> str:
-    """Run a program to its end; returns what it wrote."""
-    try:
-        done = subprocess.run(
-            list(command), env=dict(env), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds
-        )
-    except subprocess.TimeoutExpired as error:
-        raise WayfareError(f"`{_short(command)}` did not end within {seconds:.0f} s") from error
-    if done.returncode:
-        raise WayfareError(f"`{_short(command)}` failed: {(done.stderr or done.stdout).strip()[-1000:]}")
-    return done.stdout
-
-
-def _short(command: Sequence[str]) -> str:
-    return " ".join([Path(command[0]).name, *command[1:3]])
 
 
 def tail(log: Path, lines: int = 15) -> str:

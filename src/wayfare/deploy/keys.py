@@ -1,16 +1,23 @@
-"""Certificates and keys for a federation: an authority, the server's certificate, a key for each node.
+"""The keys of a federation: its own authority, the server's certificate, and a certificate for each node.
 
-DIR/ca.crt  ca.key            the authority; nodes need ca.crt, nobody needs ca.key after this
-DIR/server.pem  server.key    stay on the server
-DIR/nodes/NAME  NAME.pub      the private key goes to that node (and may then be deleted here); .pub stays
+DIR/ca.crt  ca.key            the authority; ca.key signs new invitations and stays with the server's owner
+DIR/server.pem  server.key    the server's certificate, for the host names of all invitations
+DIR/nodes/NAME.crt            the certificate of a node; its private key is in the invitation and nowhere else
+DIR/revoked/NAME-*.crt        certificates that are refused from now on
+
+A node has one key pair. It is the key of its TLS certificate and the key with which Flower's node signs its requests,
+so that a certificate and a Flower node cannot be combined freely.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import ipaddress
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,6 +25,9 @@ from typing import Any
 from wayfare.core.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_AUTHORITY = "Wayfare federation authority"
+_AUTHORITY_DAYS = 3650
+_HERE = ("localhost", "127.0.0.1", "::1")
 
 
 def check_name(name: str) -> None:
@@ -26,81 +36,151 @@ def check_name(name: str) -> None:
         raise ConfigError(f"{name!r} cannot be a node's name: expected at most 63 letters, digits, - and _")
 
 
-def make_keys(folder: Path, nodes: Sequence[str], hosts: Sequence[str], days: int = 365) -> list[Path]:
-    """Write what the module's heading lists; what is there already stays, so that nodes can be added later.
-
-    The server's certificate is for `hosts`, names or addresses by which nodes reach it.
-    """
+def fingerprint(public_key: Any) -> str:
+    """A short name of a public key, for people to compare."""
     from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
 
-    for name in nodes:
-        check_name(name)
-    made: list[Path] = []
-    if not (folder / "ca.crt").exists():
-        made += _authority(folder, hosts, days)
-    for name in nodes:
-        place = folder / "nodes" / name
-        if place.with_name(f"{name}.pub").exists():
-            continue
-        key = ec.generate_private_key(ec.SECP384R1())
-        private = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
-        )
-        public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-        made += [_write(place, private), _write(place.with_name(f"{name}.pub"), public + b"\n")]
-    return made
+    spki = public_key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return "SHA256:" + base64.b64encode(hashlib.sha256(spki).digest()).decode().rstrip("=")
 
 
-def _authority(folder: Path, hosts: Sequence[str], days: int) -> list[Path]:
-    """The authority and the server's certificate."""
+def name_in(certificate: Any) -> str:
+    """The name that a certificate carries; "" if it carries none or several."""
     from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
+
+    names = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+    return str(names[0].value) if len(names) == 1 else ""
+
+
+@dataclass(frozen=True)
+class Roll:
+    """Who may take part: the certificates in the folder. It is read anew each time, so a change counts at once."""
+
+    folder: Path
+
+    def check(self) -> None:
+        """Refuse a folder in which no authority is."""
+        for name in ("ca.crt", "server.pem", "server.key"):
+            if not (self.folder / name).is_file():
+                raise ConfigError(
+                    f"no {name} in {self.folder}: invite the nodes first, for instance `wayfare federate invite "
+                    f"camera-1 --server HOST:PORT --certificates {self.folder}`"
+                )
+
+    def names(self) -> list[str]:
+        """The names of the nodes that are invited, sorted."""
+        return sorted(path.stem for path in (self.folder / "nodes").glob("*.crt") if _NAME.fullmatch(path.stem))
+
+    def certificate(self, name: str) -> bytes | None:
+        """The PEM certificate of this node, or None."""
+        if not _NAME.fullmatch(name):
+            return None
+        try:
+            return (self.folder / "nodes" / f"{name}.crt").read_bytes()
+        except OSError:
+            return None
+
+    def state(self) -> dict[str, bytes | None]:
+        """All certificates by name, to see a change."""
+        return {name: self.certificate(name) for name in self.names()}
+
+    def public_keys(self) -> dict[str, Any]:
+        """The nodes' public keys by name."""
+        from cryptography import x509
+
+        return {name: x509.load_pem_x509_certificate(pem).public_key() for name, pem in self.state().items() if pem}
+
+    def holds(self, name: str, certificate: Any) -> bool:
+        """Whether exactly this certificate is the current one of this name."""
+        from cryptography.hazmat.primitives import serialization
+
+        return self.certificate(name) == bytes(certificate.public_bytes(serialization.Encoding.PEM))
+
+    def revoke(self, name: str) -> str:
+        """Refuse this node from now on; returns the fingerprint of its key."""
+        check_name(name)
+        keys = self.public_keys()
+        if name not in keys:
+            there = ", ".join(keys) or "nobody"
+            raise ConfigError(f"{name!r} is not invited in {self.folder}: invited are {there}")
+        print_ = fingerprint(keys[name])
+        place = self.folder / "revoked"
+        place.mkdir(mode=0o700, exist_ok=True)
+        digest = hashlib.sha256(print_.encode()).hexdigest()[:12]
+        (self.folder / "nodes" / f"{name}.crt").replace(place / f"{name}-{digest}.crt")
+        return print_
+
+
+def make_authority(folder: Path, hosts: Sequence[str], days: int) -> None:
+    """Make the authority, and a server certificate for these hosts; what is there and still good stays."""
     from cryptography.hazmat.primitives.asymmetric import ec
+
+    if not (folder / "ca.crt").exists():
+        key = ec.generate_private_key(ec.SECP384R1())
+        _write(folder / "ca.key", _private_pem(key))
+        _write(folder / "ca.crt", _pem(_signed(_AUTHORITY, key.public_key(), key, days=_AUTHORITY_DAYS)))
+    if not (folder / "server.key").exists():
+        _write(folder / "server.key", _private_pem(ec.generate_private_key(ec.SECP384R1())))
+    known = _hosts_of(folder / "server.pem")
+    wanted = list(dict.fromkeys([*known, *hosts, *_HERE]))
+    if wanted != known:
+        public = _load_key(folder / "server.key").public_key()
+        made = _signed(hosts[0], public, _load_key(folder / "ca.key"), days=days, hosts=wanted)
+        _write(folder / "server.pem.part", _pem(made)).replace(folder / "server.pem")
+
+
+def enrol(folder: Path, name: str, days: int) -> tuple[bytes, bytes]:
+    """Make a key and a certificate for a new node; returns both as PEM. The private key is not kept here."""
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    check_name(name)
+    place = folder / "nodes" / f"{name}.crt"
+    if place.exists():
+        raise ConfigError(
+            f"{name!r} is invited already, and a name belongs to one key: choose another name, or take the first "
+            f"invitation back with `wayfare federate revoke {name} --certificates {folder}`"
+        )
+    key = ec.generate_private_key(ec.SECP384R1())
+    certificate = _pem(_signed(name, key.public_key(), _load_key(folder / "ca.key"), days=days))
+    return _private_pem(key), _write(place, certificate).read_bytes()
+
+
+def _signed(subject: str, public: Any, authority: Any, *, days: int, hosts: Sequence[str] = ()) -> Any:
+    """A certificate: of the authority itself, of a server (with hosts) or of a node."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
-    def named(text: str) -> Any:
-        return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
+    own = public == authority.public_key()
+    now, issuer = datetime.now(UTC), x509.SubjectKeyIdentifier.from_public_key(authority.public_key())
+    builder = x509.CertificateBuilder().subject_name(_named(subject)).issuer_name(_named(_AUTHORITY))
+    builder = builder.public_key(public).serial_number(x509.random_serial_number())
+    builder = builder.not_valid_before(now - timedelta(minutes=5)).not_valid_after(now + timedelta(days=days))
+    builder = builder.add_extension(x509.BasicConstraints(ca=own, path_length=0 if own else None), critical=True)
+    builder = builder.add_extension(_usage(own), critical=True)
+    if own:
+        return builder.add_extension(issuer, critical=False).sign(authority, hashes.SHA384())
+    role = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
+    builder = builder.add_extension(x509.ExtendedKeyUsage([role]), critical=True)
+    if hosts:
+        builder = builder.add_extension(x509.SubjectAlternativeName([_alternative(host) for host in hosts]), False)
+    above = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(issuer)
+    return builder.add_extension(above, critical=False).sign(authority, hashes.SHA384())
 
-    def begun(subject: str, public: Any) -> Any:
-        now = datetime.now(UTC)
-        builder = x509.CertificateBuilder().subject_name(named(subject)).issuer_name(named("Wayfare trial authority"))
-        builder = builder.public_key(public).serial_number(x509.random_serial_number())
-        return builder.not_valid_before(now - timedelta(minutes=5)).not_valid_after(now + timedelta(days=days))
 
-    def use(authority: bool) -> Any:
-        return x509.KeyUsage(
-            digital_signature=True, key_cert_sign=authority, crl_sign=authority, content_commitment=False,
-            key_encipherment=False, data_encipherment=False, key_agreement=False, encipher_only=False,
-            decipher_only=False,
-        )  # fmt: skip
+def _usage(authority: bool) -> Any:
+    from cryptography import x509
 
-    above, own = ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP384R1())
-    identity = x509.SubjectKeyIdentifier.from_public_key(above.public_key())
-    root = (
-        begun("Wayfare trial authority", above.public_key())
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(use(True), critical=True)
-        .add_extension(identity, critical=False)
-        .sign(above, hashes.SHA384())
-    )
-    server = (
-        begun(hosts[0], own.public_key())
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(use(False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName([_alternative(host) for host in hosts]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identity), critical=False)
-        .sign(above, hashes.SHA384())
-    )
-    pem, no_password = serialization.Encoding.PEM, serialization.NoEncryption()
-    kind = serialization.PrivateFormat.PKCS8
-    return [
-        _write(folder / "ca.key", above.private_bytes(pem, kind, no_password)),
-        _write(folder / "ca.crt", root.public_bytes(pem)),
-        _write(folder / "server.key", own.private_bytes(pem, kind, no_password)),
-        _write(folder / "server.pem", server.public_bytes(pem)),
-    ]
+    return x509.KeyUsage(
+        digital_signature=True, key_cert_sign=authority, crl_sign=authority, content_commitment=False,
+        key_encipherment=False, data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
+    )  # fmt: skip
+
+
+def _named(text: str) -> Any:
+    from cryptography import x509
+
+    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text[:64])])
 
 
 def _alternative(host: str) -> Any:
@@ -110,6 +190,40 @@ def _alternative(host: str) -> Any:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         return x509.DNSName(host)
+
+
+def _hosts_of(certificate: Path) -> list[str]:
+    """The hosts of a server's certificate; none if it is not there or about to expire."""
+    from cryptography import x509
+
+    if not certificate.exists():
+        return []
+    found = x509.load_pem_x509_certificate(certificate.read_bytes())
+    if found.not_valid_after_utc < datetime.now(UTC) + timedelta(days=1):
+        return []
+    names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return [str(name.value) for name in names]
+
+
+def _load_key(path: Path) -> Any:
+    from cryptography.hazmat.primitives import serialization
+
+    if not path.is_file():
+        raise ConfigError(f"{path} is missing: only who has it can invite nodes or change the server's certificate")
+    return serialization.load_pem_private_key(path.read_bytes(), password=None)
+
+
+def _private_pem(key: Any) -> bytes:
+    from cryptography.hazmat.primitives import serialization
+
+    form = serialization.PrivateFormat.PKCS8
+    return bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
+
+
+def _pem(certificate: Any) -> bytes:
+    from cryptography.hazmat.primitives import serialization
+
+    return bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
 
 def _write(path: Path, data: bytes) -> Path:

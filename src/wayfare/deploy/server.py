@@ -1,7 +1,7 @@
-"""The server of a federation: a SuperLink, the nodes that may join it, and a run that goes through it.
+"""The server of a federation: a SuperLink, the fence before it, the nodes that may pass, and a run through it.
 
-What Flower keeps is in RUN/flower: its database, its log, the app that it starts (which is only a name: Wayfare is
-installed on every machine), the job, and what is heard of it.
+What Flower keeps is in RUN/flower: its database, the logs, the job, what is heard of it, and fence.jsonl, which says
+who joined, who left and who was refused.
 """
 
 from __future__ import annotations
@@ -10,20 +10,22 @@ import json
 import os
 import secrets
 import socket
-import ssl
+import sys
+import tempfile
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+from subprocess import Popen
 from typing import Any
 
 from wayfare.core import errors
 from wayfare.core.errors import ConfigError, DeviceError, StoreError, WayfareError
 from wayfare.core.locks import await_end, held, holder
-from wayfare.deploy.commands import flwr
-from wayfare.deploy.flower_tools import environment, program, started, tail
+from wayfare.deploy.address import Address
+from wayfare.deploy.control import Control
+from wayfare.deploy.flower_tools import environment, module, program, started, tail
+from wayfare.deploy.keys import Roll
 from wayfare.deploy.local_folder import check_federable
 from wayfare.experiment import Experiment
 
@@ -31,45 +33,8 @@ Listener = Callable[[str, dict[str, Any]], None]
 _UP = 90.0  # seconds within which the SuperLink must answer
 _LOOK = 0.5  # seconds between two looks at what has happened
 _ASK = 60.0  # seconds between two questions to Flower whether a run that has not begun still is one
-_SUPERLINK, _RUN = "superlink.lock", "run.lock"  # held by Flower's process, and by the one that runs the rounds
-_LINK = "wayfare"  # the name of the connection in Flower's settings
-
-_APP = """\
-[project]
-name = "wayfare-federation"
-version = "1.0.0"
-description = "The installed Wayfare, on both sides"
-dependencies = []
-[tool.flwr.app]
-publisher = "wayfare"
-[tool.flwr.app.components]
-serverapp = "wayfare.deploy.server_app:app"
-clientapp = "wayfare.deploy.client_app:app"
-"""
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where the server listens."""
-
-    host: str
-    port: int
-
-    @classmethod
-    def read(cls, text: str) -> Address:
-        """From HOST:PORT."""
-        host, _, port = text.rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise ConfigError(f"{text!r} is not an address: expected HOST:PORT, such as 127.0.0.1:8000")
-        return cls(host.strip("[]"), int(port))
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def near(self) -> Address:
-        """The same as seen from this machine."""
-        return Address({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host), self.port)
+_SUPERLINK, _FENCE, _RUN = "superlink.lock", "fence.lock", "run.lock"  # held by the processes; the last runs the rounds
+_SEEN = "fence.jsonl"
 
 
 def serve(
@@ -77,7 +42,7 @@ def serve(
     folder: Path,
     *,
     listen: Address,
-    certificates: Path | None,
+    certificates: Path,
     nodes: int,
     wait: float,
     notify: Listener,
@@ -85,53 +50,89 @@ def serve(
 ) -> dict[str, Any]:
     """Run an experiment with real devices (None: go on with the one in the folder); returns the summary.
 
-    Without `certificates` anybody can join and read along: for a trial on one machine.
+    Those may take part whose certificates are in the folder `certificates`.
     """
-    place = folder / "flower"
-    keys = _public_keys(certificates) if certificates else []
-    nodes = nodes or len(keys)
+    place, roll = folder / "flower", Roll(certificates.absolute())
+    roll.check()
+    nodes = nodes or len(roll.names())
     if not nodes:
-        raise ConfigError("--nodes is missing: how many devices to wait for (certificates would say it)")
+        raise ConfigError(f"nobody is invited in {certificates}: `wayfare federate invite NAME --server HOST:PORT`")
     job = _job(experiment, folder, nodes, wait, rounds)
     place.mkdir(parents=True, exist_ok=True)
+    if sys.platform != "linux":
+        notify("warning", {"text": "on this system other users of this machine are kept out by a secret only"})
     with held(place / "server.lock", os.getpid()):
-        return _serve(job, place, listen=listen, certificates=certificates, keys=keys, notify=notify)
+        return _serve(job, place, listen=listen, roll=roll, notify=notify)
 
 
-def _serve(
-    job: dict[str, Any],
-    place: Path,
-    *,
-    listen: Address,
-    certificates: Path | None,
-    keys: list[Path],
-    notify: Listener,
-) -> dict[str, Any]:
-    # Of an earlier server that was killed. A SuperLink that ends stops listening seconds before it is gone: until
-    # then what it has started would come to ours, take work there, and let it fall when it is ended.
-    for lock in (place / _SUPERLINK, place / _RUN):
+def _serve(job: dict[str, Any], place: Path, *, listen: Address, roll: Roll, notify: Listener) -> dict[str, Any]:
+    _await_earlier(place, notify)
+    for old in ("outcome.json", "events.jsonl", _RUN):
+        (place / old).unlink(missing_ok=True)
+    (place / "job.json").write_text(json.dumps(job), encoding="utf-8")
+    env = environment(place, WAYFARE_JOB=str((place / "job.json").absolute()))
+    with ExitStack() as stack:
+        # Only its owner can enter this folder; and the name of a socket must be short, which that of a run may not be.
+        private = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="wayfare-")))
+        public = stack.enter_context(_listening(listen))
+        process, port = stack.enter_context(_superlink(private, place, env))
+        control = stack.enter_context(Control(private / "socket"))
+        _wait_until_up(control, process, place / "superlink.log")
+        control.register(roll)
+        run = control.start_run()
+        stack.enter_context(_superexec(port, private, place, env))
+        fence = [*module("fence"), str(public.fileno()), str(roll.folder), str(private / "socket"), str(place / _SEEN)]
+        door = stack.enter_context(
+            started(fence, env, place / "fence.log", lock=place / _FENCE, handles=[public.fileno()])
+        )
+        notify("listening", {"address": str(listen), "nodes": job["nodes"]})
+        programs = {place / "superlink.log": process, place / "fence.log": door}
+        return _outcome(place, programs, run, control=control, roll=roll, notify=notify)
+
+
+def _await_earlier(place: Path, notify: Listener) -> None:
+    """Wait until the programs of an earlier server of this run, which was killed, have ended.
+
+    What they have started would otherwise go on to write into the run's folder.
+    """
+    for lock in (place / _SUPERLINK, place / _FENCE, place / _RUN):
         if earlier := holder(lock):
             notify(
                 "warning",
                 {"text": f"an earlier server of this run was killed: waiting until its process {earlier} ends"},
             )
         await_end(lock)
-    for old in ("outcome.json", "events.jsonl", _RUN):
-        (place / old).unlink(missing_ok=True)
-    _check_free(listen)
-    (place / "job.json").write_text(json.dumps(job), encoding="utf-8")
-    (place / "app").mkdir(exist_ok=True)
-    (place / "app" / "pyproject.toml").write_text(_APP, encoding="utf-8")
-    (place / "config.toml").write_text(_connection(listen, certificates), encoding="utf-8")
-    env = environment(place, WAYFARE_JOB=str((place / "job.json").absolute()))
-    log = place / "superlink.log"
-    with started(_superlink(listen, place, certificates), env, log, place / _SUPERLINK) as process:
-        _wait_until_up(listen, certificates, process, log)
-        registered = [["supernode", "register", str(key.absolute()), _LINK, "--name", key.stem] for key in keys]
-        begun = ["run", str(place / "app"), _LINK, "--format", "json"]
-        *_, answer = flwr([*registered, begun], env, tolerated="already")  # nodes may have been let in before
-        notify("listening", {"address": str(listen), "nodes": job["nodes"]})
-        return _outcome(place, process, str(json.loads(answer)["run-id"]), env=env, log=log, notify=notify)
+
+
+@contextmanager
+def _superlink(private: Path, place: Path, env: dict[str, str]) -> Iterator[tuple[Popen[bytes], int]]:
+    """Flower's SuperLink on a socket in the private folder; gives its process, and the port for its own apps."""
+    secret = private / "secret"
+    secret.touch(mode=0o600)
+    secret.write_bytes(secrets.token_bytes(32))
+    with socket.socket(socket.AF_UNIX) as owner, socket.create_server(("127.0.0.1", 0)) as apps:
+        owner.bind(str(private / "socket"))
+        (private / "socket").chmod(0o600)
+        owner.listen()
+        handles = [owner.fileno(), apps.fileno()]
+        command = [*module("superlink"), *map(str, handles), str((place / "state.db").absolute()), str(secret)]
+        with started(command, env, place / "superlink.log", lock=place / _SUPERLINK, handles=handles) as process:
+            yield process, int(apps.getsockname()[1])
+
+
+def _superexec(port: int, private: Path, place: Path, env: dict[str, str]) -> AbstractContextManager[Popen[bytes]]:
+    """What starts the run's process when the SuperLink asks for it."""
+    options = ["--runtime-api-address", f"127.0.0.1:{port}", "--superexec-auth-secret-file", str(private / "secret")]
+    command = [program("flower-superexec"), "--insecure", *options, "--parent-pid", str(os.getpid())]
+    return started(command, env, place / "superlink.log")
+
+
+def _listening(listen: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+    try:
+        return socket.create_server((listen.host, listen.port), family=family, backlog=128)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {listen}: {error.strerror}. Choose another --listen") from error
 
 
 def _job(experiment: Experiment | None, folder: Path, nodes: int, wait: float, rounds: int) -> dict[str, Any]:
@@ -152,79 +153,22 @@ def _job(experiment: Experiment | None, folder: Path, nodes: int, wait: float, r
     }  # fmt: skip
 
 
-def _superlink(listen: Address, place: Path, certificates: Path | None) -> list[str]:
-    command = [
-        program("flower-superlink"), "--host", listen.host, "--port", str(listen.port),
-        "--database", str((place / "state.db").absolute()), "--disable-runtime-dependency-installation",
-    ]  # fmt: skip
-    if certificates is None:
-        return [*command, "--insecure"]
-    files = {"--ssl-ca-certfile": "ca.crt", "--ssl-certfile": "server.pem", "--ssl-keyfile": "server.key"}
-    for option, name in files.items():
-        if not (certificates / name).is_file():
-            raise ConfigError(f"no {name} in {certificates}: make it with `wayfare federate keys --out {certificates}`")
-        command += [option, str((certificates / name).absolute())]
-    return [*command, "--enable-supernode-auth"]
-
-
-def _connection(listen: Address, certificates: Path | None) -> str:
-    """Flower's own settings for its command line."""
-    secured = f"root-certificates = {json.dumps(str((certificates / 'ca.crt').absolute()))}" if certificates else ""
-    lines = ["[superlink]", f'default = "{_LINK}"', f"[superlink.{_LINK}]", f'address = "{listen.near}"']
-    return "\n".join([*lines, secured or "insecure = true"]) + "\n"
-
-
-def _public_keys(certificates: Path) -> list[Path]:
-    keys = sorted((certificates / "nodes").glob("*.pub"))
-    if not keys:
-        raise ConfigError(
-            f"no keys of nodes in {certificates / 'nodes'}: make them with `wayfare federate keys --out {certificates} "
-            "--node NAME`"
-        )
-    return keys
-
-
-def _check_free(listen: Address) -> None:
-    family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((listen.host, listen.port))
-        except OSError as error:
-            raise ConfigError(f"cannot listen on {listen}: {error.strerror}. Choose another --listen") from error
-
-
-def _wait_until_up(listen: Address, certificates: Path | None, process: Any, log: Path) -> None:
-    scheme, context = "http", None
-    if certificates:
-        scheme, context = "https", ssl.create_default_context(cafile=str(certificates / "ca.crt"))
-    reason, end = "", time.monotonic() + _UP
+def _wait_until_up(control: Control, process: Popen[bytes], log: Path) -> None:
+    end = time.monotonic() + _UP
     while time.monotonic() < end:
         if process.poll() is not None:
             raise WayfareError(f"Flower's SuperLink ended at once:\n{tail(log)}")
-        try:
-            handler = urllib.request.ProxyHandler({})  # a proxy has no part in this
-            opener = urllib.request.build_opener(handler, urllib.request.HTTPSHandler(context=context))
-            with opener.open(f"{scheme}://{listen.near}/health", timeout=5):
-                return
-        except urllib.error.HTTPError:
-            return  # it answers
-        except OSError as error:
-            reason = str(error)
-            if "CERTIFICATE_VERIFY_FAILED" in reason:
-                raise ConfigError(
-                    f"the certificate in {certificates} is not for {listen.near.host}: {reason}. "
-                    f"Make keys anew, in another folder: wayfare federate keys --host {listen.near.host} ..."
-                ) from error
+        if control.is_up():
+            return
         time.sleep(_LOOK)
-    raise WayfareError(f"Flower's SuperLink does not answer on {listen.near}: {reason}")
+    raise WayfareError(f"Flower's SuperLink does not answer within {_UP:.0f} s:\n{tail(log)}")
 
 
 def _outcome(
-    place: Path, process: Any, run: str, *, env: dict[str, str], log: Path, notify: Listener
+    place: Path, programs: dict[Path, Popen[bytes]], run: int, *, control: Control, roll: Roll, notify: Listener
 ) -> dict[str, Any]:
     """Pass on what is heard until the run is over."""
-    events, asked = _events(place / "events.jsonl"), time.monotonic()
+    events, asked, invited = _events(place / "events.jsonl"), time.monotonic(), roll.state()
     done = place / "outcome.json"
     while True:
         over = done.exists()  # before the last events are read
@@ -232,21 +176,19 @@ def _outcome(
             notify(event["event"], event["data"])
         if over:
             return _summary(json.loads(done.read_text(encoding="utf-8")))
-        if process.poll() is not None:
-            raise WayfareError(f"Flower's SuperLink has ended:\n{tail(log)}")
+        for log, process in programs.items():
+            if process.poll() is not None:
+                raise WayfareError(f"a program of this server has ended, see {log}:\n{tail(log)}")
+        if invited != (now := roll.state()):  # somebody was invited or revoked
+            invited = now
+            control.register(roll)
         runner = holder(place / _RUN)
         ended = runner == 0
         if runner is None and time.monotonic() - asked > _ASK:  # it has not even begun
-            asked, ended = time.monotonic(), _is_over(run, env)
+            asked, ended = time.monotonic(), control.is_over(run)
         if ended and not done.exists():
-            raise WayfareError(f"the server's process has ended without a word:\n{tail(log)}")
+            raise WayfareError(f"the server's process has ended without a word:\n{tail(place / 'superlink.log')}")
         time.sleep(_LOOK)
-
-
-def _is_over(run: str, env: dict[str, str]) -> bool:
-    """Whether Flower takes the run for finished."""
-    listing = json.loads(flwr([["list", _LINK, "--run-id", run, "--format", "json"]], env)[0])
-    return any(str(each.get("status", "")).startswith("finished") for each in listing.get("runs", []))
 
 
 def _events(path: Path) -> Iterator[list[dict[str, Any]]]:

@@ -12,7 +12,7 @@ from typing import Any
 from wayfare.core import disk
 from wayfare.core.errors import ConfigError, DeviceError, WayfareError
 from wayfare.deploy.local_folder import digest_of, settled
-from wayfare.engines.flower.deployment import Deployment, NodeInfo, query_nodes
+from wayfare.engines.flower.deployment import Deployment, Greetings, NodeInfo
 from wayfare.engines.flower.engine import Flower
 from wayfare.experiment import Experiment
 from wayfare.partition.joined import Joined
@@ -59,12 +59,12 @@ def gather(
     """Wait until so many nodes have come, or those that are wanted; by name."""
     found: dict[str, tuple[int, NodeInfo]] = {}
     heard: set[int] = set()
-    classes, text = digest_of(experiment.task), experiment.to_toml()
+    classes, greetings = digest_of(experiment.task), Greetings(grid, experiment.to_toml())
     need = len(wanted) or count
     end = time.monotonic() + wait
     while len(found) < need:
-        new = sorted(set(grid.get_node_ids()) - heard)
-        for node, info in sorted(query_nodes(grid, new, text, max(1.0, end - time.monotonic())).items()):
+        greetings.ask(sorted(set(grid.get_node_ids()) - heard - greetings.waiting), max(1.0, end - time.monotonic()))
+        for node, info in sorted(greetings.answers().items()):
             heard.add(node)
             problem = _problem(info, classes, found, wanted)
             if problem:

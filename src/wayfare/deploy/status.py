@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from wayfare.core.errors import StoreError
+from wayfare.deploy.fence_log import read_fence_log
 from wayfare.pages.record import Record
 
+_LAST = 5  # refusals at the fence that are shown
 _NODE = {"device", "name", "samples"}  # what is known of each
 
 
@@ -18,14 +20,18 @@ def status_of(run: Path) -> dict[str, Any]:
     if not nodes.exists():
         raise StoreError(f"{run} is not a federation, or no node has joined yet")
     record, heard = Record.read(run), _heard(run / "flower" / "events.jsonl")
+    seen = read_fence_log(run / "flower" / "fence.jsonl")
+    last_seen = {line["name"]: line for line in seen if line["event"] in ("join", "leave")}
     rows = []
     for row in _nodes(nodes):
         refused = [r.reason for line in record.rounds for r in line.refused if r.device == row["device"]]
         here = [device == row["device"] for device, _ in heard]
         now = any(mine and is_new for mine, (_, is_new) in zip(here, heard))
+        known = last_seen.get(row["name"], {})
+        left = "left" if known.get("event") == "leave" and not record.finished else ""
         rows.append({
-            **row, "replies": sum(here), "now": "has answered" if now else "", "refused": len(refused),
-            "reason": refused[-1] if refused else "",
+            **row, "replies": sum(here), "now": "has answered" if now else left, "refused": len(refused),
+            "reason": refused[-1] if refused else "", "key": known.get("key", ""),
         })  # fmt: skip
     last = record.rounds[-1] if record.rounds else None
     return {
@@ -39,7 +45,14 @@ def status_of(run: Path) -> dict[str, Any]:
         "void": sum(line.void for line in record.rounds),
         "seconds": last.seconds if last else 0.0,
         "metrics": dict(last.metrics) if last else {},
+        "fence": _at_the_fence(seen),
     }
+
+
+def _at_the_fence(seen: list[dict[str, Any]]) -> dict[str, Any]:
+    """How many were refused there, and the last few of them."""
+    refused = [line for line in seen if line["event"] == "refused"]
+    return {"refused": sum(line.get("times", 1) for line in refused), "last": refused[-_LAST:]}
 
 
 def _nodes(file: Path) -> list[dict[str, Any]]:

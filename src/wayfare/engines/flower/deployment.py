@@ -16,6 +16,7 @@ from wayfare.engines.flower import records
 
 HELLO = "hello"  # beside the programs: who are you, and how many samples have you?
 _HELLO = 600.0  # seconds that a node may take to read its folder for the first time
+_PATIENCE = 10.0  # seconds that a round waits for the answer of a node that has just come
 _NAP = 0.5
 
 
@@ -36,7 +37,7 @@ class Deployment:
 
     def __init__(self, grid: Any, experiment: str, run: str, nodes: Mapping[str, int], ids: Mapping[str, str]) -> None:
         self.grid, self.place, self.workers = grid, run, len(nodes)
-        self._experiment = experiment
+        self._greetings = Greetings(grid, experiment)
         self._nodes_by_name = dict(nodes)  # node numbers by name
         self._names = {id: name for name, id in ids.items()}
         self._known = set(nodes.values())
@@ -50,11 +51,17 @@ class Deployment:
 
     def begin(self) -> str:
         """Before each call, see whether nodes have come back under other numbers."""
-        new = set(self.grid.get_node_ids()) - self._known
-        for node, info in query_nodes(self.grid, sorted(new), self._experiment).items():
-            self._known.add(node)
-            if isinstance(info, NodeInfo) and info.name in self._nodes_by_name:  # its key's name, where nodes have keys
-                self._nodes_by_name[info.name] = node
+        new = set(self.grid.get_node_ids()) - self._known - self._greetings.waiting
+        self._greetings.ask(sorted(new))
+        end = time.monotonic() + _PATIENCE
+        while self._greetings.waiting:
+            for node, info in self._greetings.answers().items():
+                self._known.add(node)
+                if isinstance(info, NodeInfo) and info.name in self._nodes_by_name:  # the name of its key
+                    self._nodes_by_name[info.name] = node
+            if not self._greetings.waiting or time.monotonic() > end:
+                break
+            time.sleep(_NAP)
         return ""
 
     def end(self, sign_in: str) -> None:
@@ -64,36 +71,49 @@ class Deployment:
         """The nodes stay: they wait for the next run."""
 
 
-def query_nodes(
-    grid: Any, nodes: Iterable[int], experiment: str, seconds: float = _HELLO
-) -> dict[int, NodeInfo | Failure]:
-    """Ask nodes who they are. One that gives no answer in time is not among the results.
+class Greetings:
+    """Asks nodes who they are. A node that does not answer keeps nobody waiting: its answer may come later.
 
-    Where nodes have keys, each key was registered under a name, and its owner cannot take another.
+    Each key was registered under a name, and its owner cannot take another.
     """
-    from flwr.app import ConfigRecord, Message, RecordDict
 
-    nodes = list(nodes)
-    if not nodes:
-        return {}
-    registered = {int(node.node_id): str(node.name) for node in grid.get_nodes()}
-    call: dict[str, Any] = {"program": HELLO, "experiment": experiment, "seconds": seconds, "until": 0.0, "sign_in": ""}
-    messages = [
-        Message(RecordDict({"call": ConfigRecord(dict(call))}), dst_node_id=node, message_type="query", ttl=seconds)
-        for node in nodes
-    ]
-    asked = {str(id): node for id, node in zip(grid.push_messages(messages), nodes)}
-    infos: dict[int, NodeInfo | Failure] = {}
-    end = time.monotonic() + seconds
-    while asked and time.monotonic() < end:
-        replies = list(grid.pull_messages(list(asked)))
-        for reply in replies:
-            node = asked.pop(reply.metadata.reply_to_message_id, None)
-            if node is not None and not reply.has_error():  # an error is Flower's: the node is away, and may come back
-                infos[node] = _read_info(reply, registered.get(node, ""))
-        if not replies:
-            time.sleep(_NAP)
-    return infos
+    def __init__(self, grid: Any, experiment: str) -> None:
+        self._grid, self._experiment = grid, experiment
+        self._asked: dict[str, int] = {}  # nodes by message
+
+    def ask(self, nodes: Iterable[int], seconds: float = _HELLO) -> None:
+        """Ask these; they may answer for so long."""
+        from flwr.app import ConfigRecord, Message, RecordDict
+
+        nodes = list(nodes)
+        if not nodes:
+            return
+        call: dict[str, Any] = {
+            "program": HELLO, "experiment": self._experiment, "seconds": seconds, "until": 0.0, "sign_in": "",
+        }  # fmt: skip
+        messages = [
+            Message(RecordDict({"call": ConfigRecord(dict(call))}), dst_node_id=node, message_type="query", ttl=seconds)
+            for node in nodes
+        ]
+        self._asked |= {str(id): node for id, node in zip(self._grid.push_messages(messages), nodes) if id}
+
+    def answers(self) -> dict[int, NodeInfo | Failure]:
+        """What has come. A node that Flower lost meanwhile is not among it, and may be asked again."""
+        if not self._asked:
+            return {}
+        registered = {int(node.node_id): str(node.name) for node in self._grid.get_nodes()}
+        infos: dict[int, NodeInfo | Failure] = {}
+        while self._asked and (replies := list(self._grid.pull_messages(list(self._asked)))):
+            for reply in replies:
+                node = self._asked.pop(reply.metadata.reply_to_message_id, None)
+                if node is not None and not reply.has_error():
+                    infos[node] = _read_info(reply, registered.get(node, ""))
+        return infos
+
+    @property
+    def waiting(self) -> set[int]:
+        """Nodes that were asked and have not answered."""
+        return set(self._asked.values())
 
 
 def _read_info(reply: Any, registered: str) -> NodeInfo | Failure:
