@@ -77,7 +77,9 @@ def played(experiment, folder, photos, hear=lambda event, data: None, warm=True,
             for name, place in photos.items():
                 home = folder / "homes" / name
                 way = relay.address if relay else None
-                node = Node(invites[name], place, home, "off", way, warm)  # what it notes is outside its home
+                node = Node(
+                    invites[name], place, home, "off", server=way, warm=warm
+                )  # what it notes is outside its home
                 stack.enter_context(stack.enter_context(node.running())())
 
         def heard(event, data):

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from wayfare.cli.console import Json, Settings, Watch, answer, err, interruptible, out, parse_settings
+from wayfare.cli.console import AllowCode, Json, Settings, Watch, answer, err, interruptible, out, parse_settings
 from wayfare.cli.federation_view import view, watched
-from wayfare.cli.runs import fresh_folder
+from wayfare.cli.runs import Changed, fresh_folder
 from wayfare.core.errors import ConfigError, WayfareError
 from wayfare.deploy.status import status_of
 from wayfare.pages.record import Record
@@ -87,7 +87,11 @@ def server(
     nodes: Annotated[int, typer.Option(min=0, help="Nodes to wait for; 0: all that are invited.")] = 0,
     wait: Annotated[float, typer.Option(help="Seconds to wait for them.")] = 3600.0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    allow_changed: Annotated[
+        list[Changed] | None, typer.Option(help="With --resume: go on although this is not as it was. Repeatable.")
+    ] = None,
     set_: Settings = None,
+    allow_code: AllowCode = None,
     json: Json = False,
 ) -> None:
     """Wait for nodes, then run an experiment with them.
@@ -127,6 +131,7 @@ def server(
             wait=wait,
             notify=notify,
             rounds=rounds or 0 if resume else 0,
+            allow_changed=allow_changed or (),
         )
     answer(summary, json, run_table(Record.read(folder)), f"report: {write_report(folder)}")
 
@@ -139,6 +144,12 @@ def join(
     sandbox: Annotated[
         Sandbox, typer.Option(help="auto: where the system allows it; required: refuse to run without; off.")
     ] = Sandbox.auto,
+    allow_code: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Let the server's recipe use classes of this module, installed here. Repeatable.", metavar="NAME"
+        ),
+    ] = None,
 ) -> None:
     """Take part in a federation with a folder of photographs, until interrupted.
 
@@ -154,7 +165,9 @@ def join(
     found = read_invite(invite)
     if invite.stat().st_mode & 0o077:
         err.print(f"warning: others can read {invite}; it holds this node's key: chmod 600", markup=False)
-    node = Node(found, photos, home or Path("~/.wayfare/nodes").expanduser() / found.name, sandbox.value)
+    node = Node(
+        found, photos, home or Path("~/.wayfare/nodes").expanduser() / found.name, sandbox.value, allow_code or ()
+    )
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as services are stopped: all that was started ends too
     err.print(f"{found.name} joins {found.server}; its log is {node.home / 'node.log'}", markup=False, highlight=False)
     status = node.join(lambda line: err.print(line, markup=False, highlight=False, soft_wrap=True))

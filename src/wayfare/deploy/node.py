@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +43,7 @@ class Node:
     photos: Path
     home: Path
     sandbox: Sandbox = "auto"
+    allow_code: Sequence[str] = ()  # modules of the owner's own that the server's recipe may name
     server: Address | None = None  # if the server is reached by another way than the invitation says
     warm: bool = True  # keep a process that has imported everything; without, each message starts a fresh one
 
@@ -58,7 +59,12 @@ class Node:
         self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         key = serialization.load_pem_private_key(self.invite.key.encode(), password=None)
         ssh, no_password = serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
-        node = {"photos": self.photos.absolute(), "name": self.invite.name, "home": self.home.absolute()}
+        node: dict[str, object] = {
+            "photos": self.photos.absolute(),
+            "name": self.invite.name,
+            "home": self.home.absolute(),
+        }
+        node["allow_code"] = " ".join(self.allow_code)
         config = [f"{key} = {json.dumps(str(value), ensure_ascii=False)}\n" for key, value in node.items()]
         files = {
             "ca.crt": self.invite.authority.encode(), "node.crt": self.invite.certificate.encode(),

@@ -13,12 +13,13 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
+from wayfare.components import allowed_code
 from wayfare.core import errors
 from wayfare.core.errors import ConfigError, DeviceError, StoreError, WayfareError
 from wayfare.core.locks import await_end, held, holder
@@ -47,6 +48,7 @@ def serve(
     wait: float,
     notify: Listener,
     rounds: int = 0,
+    allow_changed: Collection[str] = (),
 ) -> dict[str, Any]:
     """Run an experiment with real devices (None: go on with the one in the folder); returns the summary.
 
@@ -57,7 +59,7 @@ def serve(
     nodes = nodes or len(roll.names())
     if not nodes:
         raise ConfigError(f"nobody is invited in {certificates}: `wayfare federate invite NAME --server HOST:PORT`")
-    job = _job(experiment, folder, nodes, wait, rounds)
+    job = _job(experiment, folder, nodes, wait, rounds) | {"allow_changed": list(allow_changed)}
     place.mkdir(parents=True, exist_ok=True)
     if sys.platform != "linux":
         notify("warning", {"text": "on this system other users of this machine are kept out by a secret only"})
@@ -149,7 +151,7 @@ def _job(experiment: Experiment | None, folder: Path, nodes: int, wait: float, r
         run, text = secrets.token_hex(8), experiment.to_toml()
     return {
         "experiment": text, "folder": str(folder.absolute()), "run": run, "nodes": nodes, "wait": wait,
-        "rounds": rounds,
+        "rounds": rounds, "allow_code": allowed_code(),
     }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from wayfare.components import allow_code
 from wayfare.core import disk
 from wayfare.core.errors import ConfigError, DeviceError, WayfareError
 from wayfare.deploy.local_folder import digest_of, settled
@@ -26,10 +27,11 @@ def run_job(grid: Any, job: dict[str, Any], listen: Listener) -> dict[str, Any]:
     """Run, or go on with, the experiment of a job; returns the summary.
 
     A job has `experiment` (text), `folder`, `run` (what nodes call it), `nodes` (how many to wait for), `wait`
-    (seconds), `rounds` (a new total, or 0).
+    (seconds), `rounds` (a new total, or 0), `allow_code` and `allow_changed` (what the owner has allowed).
     """
     folder = Path(job["folder"])
     begun = folder / "experiment.toml"
+    allow_code(*job.get("allow_code", ()))
     text = begun.read_text(encoding="utf-8") if begun.exists() else str(job["experiment"])
     experiment = settled(Experiment.from_toml(text))
     joined = experiment.partition if isinstance(experiment.partition, Joined) else None
@@ -46,7 +48,8 @@ def run_job(grid: Any, job: dict[str, Any], listen: Listener) -> dict[str, Any]:
     with Flower(workers=len(nodes_by_name), link=link) as engine:
         try:
             if begun.exists():
-                return resume(folder, engine, rounds=job["rounds"] or None, listen=listen)
+                allowed = job.get("allow_changed", ())
+                return resume(folder, engine, rounds=job["rounds"] or None, listen=listen, allow_changed=allowed)
             return run(experiment, folder, engine, listen=listen)
         except DeviceError as error:
             who = {id: name for name, id in ids.items()}.get(error.device, error.device)
@@ -88,7 +91,7 @@ def _problem(info: Any, classes: str, found: dict[str, tuple[int, NodeInfo]], wa
     if info.classes != classes:
         return f"{info.name!r} has other classes or words than the server's data"
     if info.name in found:
-        return f"there is another {info.name!r}: start it with another --as"
+        return f"there is another {info.name!r}"
     if wanted and info.name not in wanted:
         return f"{info.name!r} was not there when this run began"
     return ""

@@ -165,8 +165,9 @@ class Flower(Engine):
             "program": call.program, "device": device, "experiment": self._spec,
             "folder": link.place or self._folder, "opening": self._opening, "seconds": left,
             "until": time.time() + left if link.ours else 0.0, "sign_in": call.sign_in,
-            "allow_code": allowed_code() if link.ours else [],
         }  # fmt: skip
+        if link.ours:
+            order["allow_code"] = allowed_code()
         parts, after = call.writer.write(message), self._next[1].get(device)
         if call.program != self._next[0] and after is not None and after.is_same(message, but_for_values=True):
             order["then"] = self._next[0]
