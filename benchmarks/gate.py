@@ -252,6 +252,7 @@ def start(strategy: Strategy, large: bool = False) -> Bundle:
         else {"conv.weight": (4, 3, 2), "fc.weight": (4, 3), "fc.bias": (4,), "scale": (), "norm.running_var": (4,)}
     )
     model = {name: torch.randn(shape, generator=made) for name, shape in shapes.items()}
+    model |= {name: tensor.abs() + 1 for name, tensor in model.items() if name.endswith("running_var")}
     trained = {name: torch.randn(t.shape, generator=made).abs() for name, t in model.items() if "running" not in name}
     sections = {"fedadam": ("first", "second"), "scaffold": ("control", "gain")}.get(
         type(strategy).__name__.lower(), ()

@@ -127,13 +127,15 @@ class Gate:
                 self.bytes_down += message.nbytes
                 yield device, message
 
-        arrivals = self._admitted(program, counted(), expects, values, test=test)
+        def noted() -> Iterator[Arrival]:
+            nonlocal admitted
+            for arrival in self._admitted(program, counted(), expects, values, test=test):
+                admitted += 1
+                self._count(arrival.device, arrival.reply)
+                yield arrival
+
         ratio = self.policy.max_ratio
-        replies = bounded(arrivals, ratio, self._note) if ratio else ((a.device, a.reply) for a in arrivals)
-        for device, reply in replies:
-            admitted += 1
-            self._count(device, reply)
-            yield device, reply
+        yield from bounded(noted(), ratio, self._note) if ratio else ((a.device, a.reply) for a in noted())
         if admitted < max(1, math.ceil(self.policy.quorum * asked - 1e-9)):  # 0.07 * 100 is a little above 7
             raise QuorumError(
                 f"round {self.round}: {admitted} usable replies of {asked} asked, quorum {self.policy.quorum}"
@@ -347,11 +349,10 @@ def _check_section(
             if not bool(tensor.isfinite().all()):
                 raise Refusal(f"not finite: {section}/{name}")
         raise Refusal(f"norm: {section} is too large to compute")  # finite, but its change is not
-    _check_ranges(section, weights)
-    if section == TALLY:
-        return {}
     whole = {part: math.hypot(*found) for part, found in lengths.items()}
-    _check_norm(section, math.hypot(*whole.values()), start, policy)
+    if section != TALLY:
+        _check_norm(section, math.hypot(*whole.values()), start, policy)
+    _check_ranges(section, weights)
     return {} if section in COUNTS else whole
 
 

@@ -83,7 +83,7 @@ def fault_of(name: str, value: object, declared: Mapping[str, Kind]) -> str:
     """What is wrong with one value of a reply; "" if nothing is."""
     kind = _kind_of(name, declared)
     if kind is None:
-        return f"{printable(name, 80)} is not declared"
+        return f"{printable(name, 80)} is not declared, by the strategy's `values` or the task's `metrics`"
     fault = kind.fault(value)
     return f"{printable(name, 80)} is {fault}" if fault else ""
 
