@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from wayfare.cli.console import Json, Recipe, Settings, answer, err, parse_settings
+from wayfare.cli.console import Json, Recipe, Settings, answer, err, foreign, parse_settings
 from wayfare.core import disk
 from wayfare.core.errors import WayfareError
 from wayfare.pages.compare import compare as compare_runs
@@ -94,7 +94,7 @@ def list_(
         about = {name: {"path": str(path), "about": _about(path)} for name, path in found.items()}
         table = Table("recipe", "about", "path", title="recipes")
         for name, recipe in about.items():
-            table.add_row(name, recipe["about"], recipe["path"])
+            table.add_row(*map(foreign, (name, recipe["about"], recipe["path"])))
         answer({"recipes": about}, json, table)
     else:
         from wayfare.components import names

@@ -10,7 +10,7 @@ from rich import box
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from wayfare.cli.console import Json, Recipe, Settings, answer, err, parse_settings
+from wayfare.cli.console import Json, Recipe, Settings, answer, err, foreign, parse_settings
 from wayfare.engines import open_engine
 from wayfare.papers.files import recipe_path
 
@@ -44,7 +44,7 @@ def study(
         bar = progress.add_task("reading the data", total=None)
 
         def show(text: str, done: int, total: int) -> None:
-            progress.update(bar, description=text, completed=done, total=total or None)
+            progress.update(bar, description=foreign(text), completed=done, total=total or None)
 
         experiment = read_experiment(path, changes, data)
         found = study_merges(experiment, out, models, judged, engine=machine, progress=show)
@@ -52,12 +52,12 @@ def study(
 
 
 def _table(title: str, rows: list[tuple[str, str, str]]) -> Table:
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
+    table = Table(title=foreign(title), box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
     table.add_column("")
     for name in ("here", "paper"):
         table.add_column(name, justify="right")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(foreign, row))
     table.caption = "MAPE: mean absolute percentage error of merged accuracies; the paper does not say how it split"
     return table
 

@@ -10,14 +10,14 @@ is shortened to the bound: sent + (reply - sent) * bound / length. Direction and
 round's record says what was shortened. So a poisoned reply weighs no more than `max_ratio` large honest ones, however
 its sender chooses it, and cannot drive the model to where honest devices fail.
 
-The upper quartile of K lengths is the one with number floor(0.75 (K - 1)), counted from 0 in ascending order, so that it
-is the length of a device and never a mean with the largest. Lengths of 0 do not count, and among fewer than three
-devices nobody can tell who lies: nothing is shortened.
+The upper quartile of K lengths is the one with number floor(0.75 (K - 1)), counted from 0 in ascending order: it is the
+length of a device, and never a mean with the largest. Lengths of 0 do not count, and among fewer than three devices
+nobody can tell who lies: nothing is shortened.
 
 Everything is float64 over contiguous memory in the order asked, so the result depends on the replies alone: not on the
 engine, the order of arrival or an interruption. The quartile needs replies before the first is merged: up to 20 are
-held, fewer where they are large (at least 5), and later ones are measured by the bound of these. So memory does not grow
-with the number of clients. A quarter of those held would have to lie together to move the bound.
+held, fewer where they are large (at least 5), and later ones are measured by the bound of these. So memory does not
+grow with the number of clients. A quarter of those held would have to lie together to move the bound.
 
 The default of `max_ratio` comes from honest rounds (docs/reliability.md has the figures): in none of the recipes is a
 change longer than 2 upper quartiles; clients of very unequal sizes reach 3, under SCAFFOLD 5.
