@@ -121,6 +121,10 @@ def _scaled(factor: float, section: str = "model") -> Callable[..., Bundle]:
     return make
 
 
+def _variance(reply: Bundle, rng: random.Random) -> Bundle:
+    return reply.with_(model={n: -t if n.endswith("running_var") else t for n, t in reply["model"].items()})
+
+
 def _same(reply: Bundle, rng: random.Random) -> Bundle:
     return reply
 
@@ -168,6 +172,7 @@ KINDS: dict[str, Kind] = {
     "one weight of 1e30 in a million": Kind("norm", _element(1e30), large=True),
     "a change of 10,000 times the model": Kind("norm", _scaled(1e4)),
     "a huge control": Kind("norm", _scaled(1e9, "control"), only="scaffold"),
+    "a negative variance": Kind("range", _variance),
     "no n": Kind("examples", _without("n")),
     "n = 0": Kind("examples", _value("n", 0)),
     "n negative": Kind("examples", _value("n", -1, -39, -(2**40))),

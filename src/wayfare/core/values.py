@@ -101,7 +101,7 @@ def _kind_of(name: str, declared: Mapping[str, Kind]) -> Kind | None:
         return declared.get(name)
     for pattern, kind in declared.items():
         start, star, end = pattern.partition("*")
-        if star and name.startswith(start) and name.endswith(end) and len(name) > len(start) + len(end):
+        if star and name.startswith(start) and name.endswith(end) and len(name) >= len(start) + len(end):
             return kind
     return None
 
