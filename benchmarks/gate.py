@@ -121,6 +121,10 @@ def _scaled(factor: float, section: str = "model") -> Callable[..., Bundle]:
     return make
 
 
+def _variance(reply: Bundle, rng: random.Random) -> Bundle:
+    return reply.with_(model={n: -t if n.endswith("running_var") else t for n, t in reply["model"].items()})
+
+
 def _same(reply: Bundle, rng: random.Random) -> Bundle:
     return reply
 
@@ -168,6 +172,7 @@ KINDS: dict[str, Kind] = {
     "one weight of 1e30 in a million": Kind("norm", _element(1e30), large=True),
     "a change of 10,000 times the model": Kind("norm", _scaled(1e4)),
     "a huge control": Kind("norm", _scaled(1e9, "control"), only="scaffold"),
+    "a negative variance": Kind("range", _variance),
     "no n": Kind("examples", _without("n")),
     "n = 0": Kind("examples", _value("n", 0)),
     "n negative": Kind("examples", _value("n", -1, -39, -(2**40))),
@@ -252,6 +257,7 @@ def start(strategy: Strategy, large: bool = False) -> Bundle:
         else {"conv.weight": (4, 3, 2), "fc.weight": (4, 3), "fc.bias": (4,), "scale": (), "norm.running_var": (4,)}
     )
     model = {name: torch.randn(shape, generator=made) for name, shape in shapes.items()}
+    model |= {name: tensor.abs() + 1 for name, tensor in model.items() if name.endswith("running_var")}
     trained = {name: torch.randn(t.shape, generator=made).abs() for name, t in model.items() if "running" not in name}
     sections = {"fedadam": ("first", "second"), "scaffold": ("control", "gain")}.get(
         type(strategy).__name__.lower(), ()

@@ -444,3 +444,14 @@ class Differs(FedAvg):
 
     def send(self, state: Bundle, device: str) -> Bundle:
         return Bundle({"model": {name: tensor.clone() for name, tensor in state["model"].items()}})
+
+
+class Poisons(FedAvg):
+    """c3 multiplies its change by 50."""
+
+    def client(self, device: Device, message: Bundle) -> Bundle:
+        reply = super().client(device, message)
+        if device.id != "c3":
+            return reply
+        start = message["model"]
+        return reply.with_(model={name: start[name] + 50 * (w - start[name]) for name, w in reply["model"].items()})

@@ -8,6 +8,7 @@ import pytest
 from wayfare import Bundle, Evaluation, Experiment, Policy, Training, resume, run
 from wayfare.core.bundle import digest
 from wayfare.core.errors import ConfigError, DeviceError, QuorumError
+from wayfare.core.values import Number
 from wayfare.objects.models import CnnClassifier
 from wayfare.objects.task import Objects
 from wayfare.partition.random import Random
@@ -233,6 +234,8 @@ class Telling(Objects):
 
     def alarm(self, now, start):
         return "worse than nothing" if now.get("test/loss", 0) > start.get("test/loss", 99) else ""
+
+    metrics = {**Objects().metrics, "odd": Number()}
 
     def evaluate(self, net, samples):
         metrics = super().evaluate(net, samples)

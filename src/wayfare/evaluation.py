@@ -1,11 +1,14 @@
 """Evaluating a round's model: on the test set, by clients on what they hold out, by validation clients; and monitoring.
 
-`monitor` watches one metric over a run: its best round gives the model, and `patience` ends the run.
+`monitor` watches one metric over a run: its best round gives the model, and `patience` ends the run. Of a metric that
+devices report it watches the median over the devices, so that one of them cannot choose the round; what is reported is
+the mean, weighted by samples.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -16,6 +19,7 @@ from wayfare.core.errors import ConfigError, QuorumError, suggestion
 from wayfare.core.federation import Round
 from wayfare.core.gate import Gate
 from wayfare.core.protocols import Engine, Evaluation
+from wayfare.core.values import METRIC, metric_values
 from wayfare.experiment import Experiment
 from wayfare.pages.record import less_is_better
 
@@ -34,20 +38,21 @@ class Evaluator:
         settings, strategy = self.experiment.evaluation, self.experiment.strategy
         ids = self.clients.evaluation_clients()
         if settings.test and strategy.personal:
-            round.metrics |= self._ask(round, "test", ids, "test")[0]
+            self._ask(round, "test", ids, "test")
         elif settings.test:
             net = self.bench().loaded(0, round.state["model"]).eval()
             metrics = self.experiment.task.evaluate(net, None)
             round.metrics |= {f"test/{name}": float(value) for name, value in metrics.items()}
         if ids and settings.holdout > 0:
             before_clients()
-            means, round.per_client = self._ask(round, "clients", ids, "holdout")
-            round.metrics |= means
+            round.per_client = self._ask(round, "clients", ids, "holdout")
         if self.clients.validation:
-            round.metrics |= self._ask(round, "validation", self.clients.validation, "all")[0]
+            self._ask(round, "validation", self.clients.validation, "all")
 
-    def _ask(self, round: Round, scope: str, ids: list[str], split: str) -> tuple[Means, PerClient]:
+    def _ask(self, round: Round, scope: str, ids: list[str], split: str) -> PerClient:
         """The mean of each metric over the devices that have it, weighted by samples (equally on a common test set).
+
+        The medians over the devices go beside them. Returns what each device reported.
 
         Too few replies give no figure, and a warning: a run does not end because its evaluation clients are away.
         """
@@ -55,21 +60,26 @@ class Evaluator:
         weights: Means = {}
         per_client: PerClient = {}
         gate = Gate(self.engine, self.experiment.policy, round.number, self.clients.size_of)
+        declared = metric_values(self.experiment.task.metrics)
 
         def requests() -> Iterator[tuple[str, Bundle]]:
             for id in ids:
                 message = self.experiment.strategy.send(round.state, id)
                 yield id, Bundle(message.tensors, {**message.values, "split": split})
 
-        replies = gate.ask("evaluate", requests()) if ids else iter(())
+        replies = gate.ask("evaluate", requests(), {}, declared) if ids else iter(())
         for id, reply in _answered(replies, scope, round):
-            metrics = {name[7:]: reply.number(name) for name in reply.values if name.startswith("metric/")}
+            metrics = {n.removeprefix(METRIC): reply.number(n) for n in reply.values if n.startswith(METRIC)}
             weight = 1.0 if split == "test" else reply.number("n")
             for name, value in metrics.items():  # recall, say, is not measured where no query has an answer
                 sums[name] = sums.get(name, 0.0) + weight * value
                 weights[name] = weights.get(name, 0.0) + weight
                 per_client.setdefault(name, {})[id] = value
-        return {f"{scope}/{name}": total / weights[name] for name, total in sums.items()}, per_client
+        for refused in gate.refused:
+            round.gate.refused.append({**refused, "program": "evaluate"})
+        round.metrics |= {f"{scope}/{name}": total / weights[name] for name, total in sums.items()}
+        round.medians |= {f"{scope}/{name}": statistics.median(by.values()) for name, by in per_client.items()}
+        return per_client
 
 
 def _answered(replies: Iterator[tuple[str, Bundle]], scope: str, round: Round) -> list[tuple[str, Bundle]]:
@@ -90,7 +100,8 @@ def _answered(replies: Iterator[tuple[str, Bundle]], scope: str, round: Round) -
 def _values(metric: str, lines: Sequence[dict[str, Any]]) -> list[tuple[int, float]]:
     """Rounds in which the metric was measured, with values of which larger ones are better."""
     sign = -1.0 if less_is_better(metric) else 1.0
-    return [(line["round"], sign * line["metrics"][metric]) for line in lines if metric in line["metrics"]]
+    measured = [line for line in lines if metric in line["metrics"]]
+    return [(line["round"], sign * line.get("monitored", line["metrics"][metric])) for line in measured]
 
 
 def improves(metric: str, line: dict[str, Any], before: Sequence[dict[str, Any]]) -> bool:

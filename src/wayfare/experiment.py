@@ -282,6 +282,7 @@ def _check_ranges(e: Experiment) -> None:
         (0 <= p.quorum <= 1, "policy.quorum", p.quorum),
         (p.deadline > 0, "policy.deadline", p.deadline),
         (p.max_void >= 1, "policy.max_void", p.max_void),
+        (p.max_ratio == 0 or p.max_ratio >= 1, "policy.max_ratio", p.max_ratio),
         (p.max_change > 0, "policy.max_change", p.max_change),
         (p.max_norm > 0, "policy.max_norm", p.max_norm),
         (p.max_examples >= 1, "policy.max_examples", p.max_examples),

@@ -26,7 +26,16 @@ from wayfare.clients import Clients
 from wayfare.core import manifest
 from wayfare.core.bundle import Bundle, digest
 from wayfare.core.device import Bench
-from wayfare.core.errors import ConfigError, DataError, DeviceError, QuorumError, StoreError, WayfareError, unknown
+from wayfare.core.errors import (
+    ConfigError,
+    DataError,
+    DeviceError,
+    MergeError,
+    QuorumError,
+    StoreError,
+    WayfareError,
+    unknown,
+)
 from wayfare.core.federation import Federation, Round
 from wayfare.core.gate import Gate
 from wayfare.core.protocols import Engine, Population
@@ -147,7 +156,7 @@ def run_all(
                     copy = Experiment.from_toml(experiment.to_toml())
                     task = task if task == copy.task else copy.task
                     summary = run(replace(copy, task=task), place, machine, track=track, listen=listen)
-            except (ConfigError, DataError, DeviceError, QuorumError) as error:
+            except (ConfigError, DataError, DeviceError, MergeError, QuorumError) as error:
                 if failed is None:
                     raise
                 failed(name, error)
@@ -317,6 +326,7 @@ class _Run:
         gate, trained = round.gate, time.monotonic()
         if gate.examples:
             round.metrics["train/loss"] = gate.loss / gate.examples
+            round.medians["train/loss"] = statistics.median(gate.losses)
         if self._is_due(round.number) or round.milestone:
             self._evaluate(round)
         changed, self.comparison.changed = self.comparison.changed, []  # told once, by the first round after it
@@ -347,6 +357,10 @@ class _Run:
             line["forgotten"], self.store.forgotten = self.store.forgotten, []
         if round.events:
             line["events"] = round.events
+        if gate.shortened:
+            line["shortened"] = gate.shortened
+        if self.experiment.evaluation.monitor in round.medians:
+            line["monitored"] = round.medians[self.experiment.evaluation.monitor]
         if self._improves(line):
             best = _model_file(round.state, round.number)
             line["best_sha256"] = hashlib.sha256(best).hexdigest()
@@ -377,12 +391,14 @@ class _Run:
         every = self.experiment.evaluation.every
         return every > 0 and (number % every == 0 or number == self.rounds)
 
-    def _check_void(self, failure: DeviceError | None) -> None:
+    def _check_void(self, failure: DeviceError | MergeError | None) -> None:
         limit, tail = self.experiment.policy.max_void, self.store.lines
         if failure:
             limit = min(limit, self.rounds)  # a run in which nothing worked has failed, however short it is
         if len(tail) >= limit and all(line["void"] for line in tail[-limit:]):
             reasons = sorted({refusal["reason"] for refusal in tail[-1]["refused"]})
+            if isinstance(failure, MergeError):
+                raise failure
             if failure and all(reason.startswith("failed: ") for reason in reasons):
                 raise failure  # with its traceback
             raise QuorumError(

@@ -11,6 +11,7 @@ import contextlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from wayfare.core.errors import WayfareError
 from wayfare.core.gate import Refusal, admit
 from wayfare.core.protocols import Client, Engine, Evaluation, Failure, Policy, Strategy, Task, Training
 from wayfare.core.seeds import rng_for
+from wayfare.core.values import METRIC, fault_of, metric_values
 from wayfare.engines.programs import perform
 from wayfare.experiment import Experiment
 from wayfare.hashing.task import Hashing
@@ -266,14 +268,18 @@ def replies_are_lawful(lab: _Lab) -> None:
     expects = lab.strategy.expects(lab.state)
     message, id = lab.request(lab.ids[0], 1), lab.ids[0]
     reply = lab.reply(id, 1)
-    admit(reply, expects, message.tensors, Policy(), round=1, examples=lab.experiment.task.samples)
+    lawful = partial(admit, round=1, examples=lab.experiment.task.samples, values=lab.strategy.values(lab.state))
+    try:
+        lawful(reply, expects, message.tensors, Policy())
+    except Refusal as refusal:
+        raise NonConformance(f"the gate refuses an honest reply; see expects() and values(): {refusal}") from None
     for section, weights in reply.tensors.items():
         for name, tensor in weights.items():
             if not tensor.is_floating_point() or not tensor.numel():
                 continue
             broken = reply.with_(**{section: {**weights, name: torch.full_like(tensor, torch.nan)}})
             try:
-                admit(broken, expects, message.tensors, Policy(), round=1, examples=lab.experiment.task.samples)
+                lawful(broken, expects, message.tensors, Policy())
             except Refusal:
                 continue
             raise NonConformance(f"the gate admits a reply whose {section}/{name} is not a number")
@@ -412,6 +418,9 @@ def evaluation_only_looks(task: Task) -> None:
         metrics = task.evaluate(net, samples)
         if not metrics or not all(np.isfinite(value) for value in metrics.values()):
             raise NonConformance(f"evaluate() must give finite numbers, not {metrics}")
+        declared = metric_values(task.metrics)
+        if faults := [f for name, value in metrics.items() if (f := fault_of(METRIC + name, value, declared))]:
+            raise NonConformance(f"evaluate() gives what `metrics` does not declare: {faults[0]}")
     if digest(snapshot(net)) != before:
         raise NonConformance("evaluate() changes the network")
 

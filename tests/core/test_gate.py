@@ -22,6 +22,7 @@ from wayfare.core.bundle import Bundle
 from wayfare.core.errors import DeviceError, QuorumError
 from wayfare.core.gate import Gate, Refusal, admit
 from wayfare.core.protocols import Failure, Policy
+from wayfare.core.values import ANY_METRIC, Number, Text, metric_values
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.fedavgm import FedAvgM
 
@@ -36,7 +37,10 @@ def _benchmark():
 
 
 gate = _benchmark()
-CODES = {"sections", "names", "shape", "type", "not finite", "norm", "examples", "values", "stale", "duplicate"}
+NOTHING: dict[str, Number] = {}
+CODES = {
+    "sections", "names", "shape", "type", "not finite", "norm", "range", "examples", "values", "stale", "duplicate",
+}  # fmt: skip
 
 
 # ---- malformed updates
@@ -107,6 +111,8 @@ def test_flipped_bits_are_refused_or_bounded(seed, flips) -> None:
     assert change <= 100 * (1 + size) * (1 + 1e-5)
 
 
+MODEL = {"model": scalar(0)}
+
 # ---- lawful updates, and where the bounds are
 
 
@@ -114,9 +120,10 @@ def lawful(**values) -> Bundle:
     return Bundle({"model": {"w": torch.tensor([3.0, 0.0])}}, {"n": 5, "round": 1, "loss": 0.5} | values)
 
 
-def check(told: Bundle, policy: Policy = Policy(), size: int = 5, sent: float = 3.0) -> None:  # noqa: B008
-    anchor = {"w": torch.tensor([sent, 0.0])}
-    admit(told, dict.fromkeys(told.tensors, anchor), {"model": anchor}, policy, round=1, examples=size)
+def check(told: Bundle, policy: Policy = Policy(), size: int = 5, values=NOTHING) -> None:  # noqa: B008
+    anchor = {"w": torch.tensor([3.0, 0.0])}
+    expects = dict.fromkeys(told.tensors, anchor)
+    admit(told, expects, {"model": anchor}, policy, round=1, examples=size, values=values)
 
 
 def ok(value: float = 1.0, n: int = 1, **values) -> Bundle:
@@ -131,10 +138,43 @@ def refusal(*args, **how) -> str:
 
 @pytest.mark.parametrize(
     "values",
-    [{}, {"n": 1}, {"loss": 0}, {"loss": -4.5}, {"loss": 1e6}, {"note": "any text"}, {"steps": 2**62}, {"cold": True}],
+    [{}, {"n": 1}, {"loss": 0}, {"loss": -4.5}, {"loss": 1e9}, {"steps": 0}, {"steps": 10**7}, {"cold": True}],
 )
 def test_lawful_updates_are_admitted(values) -> None:
     check(lawful(**values))
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"loss": 1.1e9}, "values: loss is 1100000000.0, expected a number from -1e+09 to 1e+09"),
+        ({"steps": 10**7 + 1}, "values: steps is 10000001, expected an integer from 0 to 1e+07"),
+        ({"steps": 2.0}, "values: steps is 2.0, expected an integer from 0 to 1e+07"),
+        ({"cold": 1}, "values: cold is 1, expected true or false"),
+        ({"note": "x"}, "values: note is not declared, by the strategy's `values` or the task's `metrics`"),
+        ({"metric/a": 0.5}, "values: metric/a is not declared, by the strategy's `values` or the task's `metrics`"),
+        ({"\x1b[2J": 1}, "values: \ufffd[2J is not declared, by the strategy's `values` or the task's `metrics`"),
+    ],
+)
+def test_values_that_are_not_declared_or_out_of_range_are_refused(values, reason) -> None:
+    assert refusal(lawful(**values)) == reason
+
+
+def test_a_strategy_declares_what_its_replies_say() -> None:
+    declared = {"classes": Number(0, 10, integer=True), "word": Text(3), "R@*": Number(0, 1)}
+    for values in ({"classes": 10}, {"word": "abc"}, {"R@5/Köln": 1.0}, {"R@": 0.0}):
+        check(lawful(**values), values=declared)
+    for values in ({"classes": 11}, {"classes": "x"}, {"word": "abcd"}, {"R@5": 1.1}, {"R5": 1.0}, {"R@[5]": 1.0}):
+        assert refusal(lawful(**values), values=declared).startswith("values: ")
+
+
+def test_at_most_a_hundred_metrics() -> None:
+    declared = metric_values(ANY_METRIC)
+    check(lawful(**{f"metric/{i}": -1e9 for i in range(100)}), values=declared)
+    told = refusal(lawful(**{f"metric/{i}": 0.5 for i in range(10_000)}), values=declared)
+    assert told == "values: 10003 of them, at most 107 are accepted"
+    assert refusal(lawful(**{"metric/a": 1.1e9}), values=declared).startswith("values: metric/a is 1100000000.0")
+    assert refusal(lawful(**{"metric/" + "a" * 65: 1}), values=declared).endswith("the task's `metrics`")
 
 
 @pytest.mark.parametrize("w", [[3.0, -0.0], [3.0, 1e-45], [0.0, 0.0], [-3.0, 1e-20]])
@@ -193,7 +233,7 @@ def test_examples_are_bounded_by_what_the_device_has_and_by_the_policy() -> None
     for most, admitted in ((5, ["a"]), (4, [])):
         asking, _ = ask([], policy=Policy(max_examples=most))
         asking.engine = gate.Prepared([("a", ok(n=5))])
-        assert [device for device, _ in asking.run("train", [("a", Bundle())])] == admitted
+        assert [device for device, _ in asking.run("train", [("a", Bundle())], MODEL)] == admitted
 
 
 def test_examples_are_bounded_by_what_the_message_names() -> None:
@@ -201,7 +241,7 @@ def test_examples_are_bounded_by_what_the_message_names() -> None:
     given = Bundle({"samples": {"train": torch.arange(3)}})
     for message, most in ((given, 3), (Bundle({}, {"n": 7}), 7)):
         asking = Gate(gate.Prepared([("s0", ok(n=most)), ("s0", ok(n=most + 1))]), Policy(), 1)
-        assert len(list(asking.run("train", [("s0", message)] * 2))) == 1
+        assert len(list(asking.run("train", [("s0", message)] * 2, MODEL))) == 1
         assert asking.refused[0]["reason"].startswith("examples: ")
 
 
@@ -254,11 +294,24 @@ def test_numbers_that_cannot_be_written_do_not_fell_the_gate(name, value) -> Non
     assert refusal(lawful(**{name: value})).startswith(f"values: {name} is a number of 166")
 
 
-def test_without_expectations_only_values_are_judged() -> None:
-    """Metrics come without tensors; whatever tensors come along are not looked at, nor used."""
-    admit(Bundle({"any": {"w": torch.tensor(math.nan)}}, {"n": 1, "round": 1}), None, {}, Policy(), round=1, examples=1)
-    with pytest.raises(Refusal, match="not finite: value metric/accuracy"):
-        admit(Bundle({}, {"n": 1, "round": 1, "metric/accuracy": math.nan}), None, {}, Policy(), round=1, examples=1)
+def test_metrics_come_without_tensors() -> None:
+    for tensors, values in (({"any": scalar(0)}, {}), ({}, {"metric/accuracy": math.nan})):
+        with pytest.raises(Refusal, match=r"sections: |not finite: value metric/accuracy"):
+            admit(Bundle(tensors, {"n": 1, "round": 1} | values), {}, {}, Policy(), round=1, examples=1)
+
+
+@pytest.mark.parametrize(
+    ("right", "total"), [([1, -1], [2, 2]), ([3, 0], [2, 9]), ([0, 0], [10**12 + 1, 0]), ([0, 0], [-1, 0])]
+)
+def test_a_tally_has_no_more_right_answers_than_answers(right, total) -> None:
+    def tally(right, total) -> Bundle:
+        counts = {"right": torch.tensor(right), "total": torch.tensor(total)}
+        return Bundle({"tally": counts}, {"n": 1, "round": 1})
+
+    like = tally([0, 0], [0, 0]).tensors
+    admit(tally([0, 2], [0, 2]), like, {}, Policy(), round=1, examples=1)
+    with pytest.raises(Refusal, match="tally: right answers must be from 0 to all answers"):
+        admit(tally(right, total), like, {}, Policy(), round=1, examples=1)
 
 
 # ---- a round
@@ -293,11 +346,18 @@ def test_replies_stream_through() -> None:
                 taken.append(device)
                 yield device, ok()
 
-    asking = Gate(Engine(), Policy(), 1, lambda device: 5)
-    requests = ((device, Bundle({"model": scalar(0)})) for device in "abc")
-    for number, (device, _) in enumerate(asking.ask("train", requests, {"model": scalar(0)}), start=1):
-        assert taken == list("abc")[:number]
-        assert device == taken[-1]
+    devices = [f"d{i}" for i in range(50)]
+
+    def asked(policy: Policy) -> Iterator[tuple[int, str]]:
+        taken.clear()
+        requests = ((device, Bundle({"model": scalar(0)})) for device in devices)
+        replies = Gate(Engine(), policy, 1, lambda device: 5).ask("train", requests, MODEL)
+        return enumerate((device for device, _ in replies), start=1)
+
+    for number, device in asked(Policy(max_ratio=0)):
+        assert taken == devices[:number] and device == taken[-1]
+    for number, _ in asked(Policy()):  # the first twenty wait for the bound
+        assert taken == devices[: max(number, 20)]
 
 
 @pytest.mark.parametrize(

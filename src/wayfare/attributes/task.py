@@ -25,6 +25,7 @@ from wayfare.attributes.models import AttributeModel, TablePerceptron
 from wayfare.components import part
 from wayfare.core.errors import ConfigError
 from wayfare.core.protocols import Batch, Client, Output, Progress, Task
+from wayfare.core.values import LOSS, SHARE, Kind
 from wayfare.partition.semantics import Categories
 
 _DATA = {
@@ -151,6 +152,11 @@ class Attributes(Task):
         return self.loaded.scan(self.loaded.pool[client.train], _device_of(net))
 
     # ---- evaluation
+
+    @property
+    def metrics(self) -> Mapping[str, Kind]:
+        shares = ("accuracy", "balanced_accuracy", "more_frequent_answer")
+        return {**dict.fromkeys(shares, SHARE), "loss": LOSS}
 
     @torch.no_grad()
     def evaluate(self, net: nn.Module, samples: np.ndarray | None) -> dict[str, float]:

@@ -29,7 +29,7 @@ from wayfare.cli import (
     use,
 )
 from wayfare.cli.console import err
-from wayfare.core.errors import DeviceError, WayfareError, suggestion
+from wayfare.core.errors import WayfareError, suggestion
 
 _HELP = """Learning from photographs without collecting them.
 
@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, click.Abort):
         status = 130
     except WayfareError as error:
-        if isinstance(error, DeviceError) and error.detail:
+        if error.detail:
             err.print(error.detail, style="dim", markup=False, highlight=False)
         err.print(f"[red bold]{type(error).__name__}[/red bold] ", end="")
         err.print(str(error), markup=False, highlight=False, soft_wrap=True)

@@ -1,28 +1,59 @@
-"""What every command shares: two consoles, options, progress."""
+"""What every command shares: two consoles, options, progress.
+
+Names, reasons and metrics come from elsewhere. `foreign` makes them text that stands between our own markup, and the
+consoles write no control character that is not rich's own, whoever forgot it.
+"""
 
 from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 from rich import box
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.errors import MarkupError
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from wayfare.core.errors import ConfigError
+from wayfare.core.text import printable, printable_lines
 from wayfare.pages.tables import human_bytes, human_seconds, number, plain
 
 Show = Callable[[str, int, int | None], None]  # what is being done, how far, of how many
 _MOST_LISTED = 20  # lines of what was left out, and of notes
 
-out = Console()
-err = Console(stderr=True)
+
+class SafeConsole(Console):
+    """A console on which text from elsewhere is only text."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield (
+                segment if segment.control else segment._replace(text=printable_lines(segment.text, len(segment.text)))
+            )
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        try:
+            return super().render_str(text, **options)
+        except MarkupError:  # brackets that are no markup
+            return super().render_str(text, **{**options, "markup": False})
+
+
+out = SafeConsole()
+err = SafeConsole(stderr=True)
+
+
+def foreign(value: object, limit: int = 300) -> str:
+    """Text from elsewhere, to stand between markup of ours."""
+    return escape(printable(value, limit))
+
 
 Json = Annotated[
     bool,
@@ -66,7 +97,7 @@ def answer(result: dict[str, Any], as_json: bool, *shown: Any) -> None:
         print(json.dumps(result, default=str))
     else:
         for item in shown:
-            out.print(item)
+            out.print(item, markup=False if isinstance(item, str) else None)
 
 
 def plain_table(title: str) -> Table:
@@ -91,7 +122,11 @@ def progress_bar(text: str, *columns: ProgressColumn, transient: bool = False) -
     shown = (TextColumn("{task.description}"), BarColumn(), *columns)
     with Progress(*shown, console=err, transient=transient) as progress:
         bar = progress.add_task(text, total=None)
-        yield lambda text, done, total: progress.update(bar, description=text, completed=done, total=total or None)
+
+        def show(text: str, done: int, total: int | None) -> None:
+            progress.update(bar, description=foreign(text), completed=done, total=total or None)
+
+        yield show
 
 
 def parse_settings(pairs: list[str] | None) -> dict[str, Any]:
@@ -115,14 +150,14 @@ class Watch:
     """Shows a run's progress on standard error: a live bar on a terminal, a line per round elsewhere."""
 
     def __init__(self, progress: Progress | None, rounds: int, label: str, left: TimeLeft | None = None) -> None:
-        self.progress, self.label, self.rounds, self.left = progress, label, rounds, left
+        self.progress, self.label, self.rounds, self.left = progress, foreign(label), rounds, left
         self.devices, self.sent, self.exchanges, self.preparing = 0, 0, 0, ""
         self.metrics: dict[str, float] = {}
-        self.task = progress.add_task(label, total=rounds) if progress else None
+        self.task = progress.add_task(self.label, total=rounds) if progress else None
 
     def __call__(self, event: str, data: dict[str, Any]) -> None:
         if event == "warning":
-            err.print(f"[yellow]warning[/yellow] {data['text']}")
+            err.print(f"[yellow]warning[/yellow] {foreign(data['text'], 1000)}")
         elif event == "rounds":
             self._count(data["rounds"])
         elif event == "preparing":
@@ -142,6 +177,7 @@ class Watch:
             self.progress.update(self.task, total=rounds)
 
     def _prepare(self, text: str, done: int, total: int) -> None:
+        text = foreign(text)
         if self.progress is not None and self.task is not None:
             self.progress.update(self.task, description=f"{self.label}  {text} {done:,}/{total:,}")
         elif text != self.preparing:
@@ -154,9 +190,10 @@ class Watch:
         self.exchanges += len(line.get("events", {}).get("taker", ()))
         self.metrics = line["metrics"] or self.metrics
         shown = _shown(self.metrics)[: 2 if self.progress is None else 1]
-        metrics = "  ".join(f"{name} {self.metrics[name]:.4g}" for name in shown)
+        metrics = "  ".join(f"{foreign(name, 80)} {self.metrics[name]:.4g}" for name in shown)
         metrics += f"  {self.exchanges:,} exchanges" if self.exchanges else ""
-        notes = "".join(f"  [red]{len(line[key])} {key}[/red]" for key in ("refused", "cold") if line[key])
+        noted = ("refused", "shortened", "cold")
+        notes = "".join(f"  [red]{len(line[key])} {key}[/red]" for key in noted if line.get(key))
         text = f"{self.label}  {metrics}  {human_bytes(self.sent)}{notes}{'  [red]void[/red]' if line['void'] else ''}"
         if self.left is not None:
             self.left.hear(line)

@@ -18,7 +18,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from wayfare.cli.console import Json, answer, err, out, progress_bar
+from wayfare.cli.console import Json, answer, err, foreign, out, progress_bar
 from wayfare.pages.page import several
 
 if TYPE_CHECKING:
@@ -76,9 +76,9 @@ def _as_dict(findings: Findings) -> dict[str, Any]:
 
 
 def _print_findings(findings: Findings, most: int) -> None:
-    table = Table(title=f"{findings.root}: {findings.layout}", title_justify="left", show_header=False)
+    table = Table(title=foreign(f"{findings.root}: {findings.layout}"), title_justify="left", show_header=False)
     for name, count in findings.counts.items():
-        table.add_row(name, f"{count:,}" if isinstance(count, int) else str(count))
+        table.add_row(foreign(name), f"{count:,}" if isinstance(count, int) else foreign(count))
     out.print(table)
     for problem in findings.problems.found[:most]:
         out.print(f"  {problem}", markup=False, highlight=False, soft_wrap=True)

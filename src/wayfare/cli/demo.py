@@ -11,7 +11,7 @@ from rich import box
 from rich.progress import Progress
 from rich.table import Table
 
-from wayfare.cli.console import Json, Watch, answer, err, interruptible, watching
+from wayfare.cli.console import Json, Watch, answer, err, foreign, interruptible, watching
 from wayfare.cli.runs import Engine, Workers
 from wayfare.engines import open_engine
 from wayfare.pages.record import Record
@@ -57,15 +57,15 @@ class _Screen:
         self.bar = None if progress is None else progress.add_task("", visible=False)
 
     def step(self, number: int, steps: int, title: str) -> None:
-        err.print(f"[bold]{number}/{steps}[/bold] {title}", highlight=False, soft_wrap=True)
+        err.print(f"[bold]{number}/{steps}[/bold] {foreign(title)}", highlight=False, soft_wrap=True)
         if self.progress is not None and self.bar is not None:
             self.progress.update(self.bar, visible=False)
 
     def show(self, text: str, done: int, total: int) -> None:
         if self.progress is not None and self.bar is not None:
-            self.progress.update(self.bar, description=text, completed=done, total=total, visible=done < total)
+            self.progress.update(self.bar, description=foreign(text), completed=done, total=total, visible=done < total)
         elif text != self.text:
-            err.print(f"{text} ({total:,}) ...", soft_wrap=True, highlight=False)
+            err.print(f"{foreign(text)} ({total:,}) ...", soft_wrap=True, highlight=False)
         self.text = text
 
     def watch(self, rounds: int, label: str) -> Listener:

@@ -25,14 +25,14 @@ _NUMBERS = ("samples", "replies", "refused")
 def view(found: dict[str, Any]) -> RenderableType:
     """What `status_of` found, as a table and a line."""
     state = "finished" if found["finished"] else f"last round {human_seconds(found['seconds'])}"
-    title = f"{escape(found['run'])}: round {found['round']} of {found['rounds']}, {state}"
+    title = f"{escape(plain(found['run']))}: round {found['round']} of {found['rounds']}, {state}"
     table = Table(title=title, title_justify="left", box=None)
     for key, head in _COLUMNS.items():
         table.add_column(head, justify="right" if key in _NUMBERS else "left")
     for row in found["nodes"]:
         table.add_row(*(escape(plain(row[key], 15 if key == "key" else 60)) for key in _COLUMNS))
     sent = f"up {human_bytes(found['bytes_up'])}, down {human_bytes(found['bytes_down'])}, {found['void']} void rounds"
-    metrics = "  ".join(f"{name} {value:.4g}" for name, value in found["metrics"].items())
+    metrics = "  ".join(f"{escape(plain(name, 80))} {value:.4g}" for name, value in found["metrics"].items())
     return Group(table, sent, *([metrics] if metrics else []), *_fence_lines(found["fence"]))
 
 

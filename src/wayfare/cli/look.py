@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from wayfare.cli.console import AllowCode, Json, Recipe, Settings, answer, err, parse_settings
+from wayfare.cli.console import AllowCode, Json, Recipe, Settings, answer, err, foreign, parse_settings
 from wayfare.components import find, names
 from wayfare.core import disk
 from wayfare.core.errors import WayfareError
@@ -95,7 +95,7 @@ def list_(
         about = {name: {"path": str(path), "about": _about(path)} for name, path in found.items()}
         table = Table("recipe", "about", "path", title="recipes")
         for name, recipe in about.items():
-            table.add_row(name, recipe["about"], recipe["path"])
+            table.add_row(*map(foreign, (name, recipe["about"], recipe["path"])))
         answer({"recipes": about}, json, table)
     else:
         kind = {"strategies": "strategy", "topologies": "topology"}.get(what.value, what.value.rstrip("s"))

@@ -18,6 +18,7 @@ from wayfare.cli.console import (
     WatchAll,
     answer,
     err,
+    foreign,
     interruptible,
     parse_settings,
     watching,
@@ -133,7 +134,11 @@ def _one(experiment: Experiment, folder: Path, machine: Any, track: list[str] | 
         watch = Watch(progress, experiment.rounds, experiment.name)
         summary = begin_run(experiment, folder, machine, track=trackers_of(track), listen=watch)
     for skipped in summary["skipped_files"][:5]:
-        err.print(f"[yellow]left out[/yellow] {skipped['file']}: {skipped['reason']}", highlight=False, soft_wrap=True)
+        err.print(
+            f"[yellow]left out[/yellow] {foreign(skipped['file'])}: {foreign(skipped['reason'])}",
+            highlight=False,
+            soft_wrap=True,
+        )
     if len(summary["skipped_files"]) > 5:
         err.print(f"[yellow]left out[/yellow] {len(summary['skipped_files'])} files in all; the report lists them")
     return summary

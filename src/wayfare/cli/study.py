@@ -8,7 +8,17 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from wayfare.cli.console import AllowCode, Json, Recipe, Settings, answer, parse_settings, plain_table, progress_bar
+from wayfare.cli.console import (
+    AllowCode,
+    Json,
+    Recipe,
+    Settings,
+    answer,
+    foreign,
+    parse_settings,
+    plain_table,
+    progress_bar,
+)
 from wayfare.engines import open_engine
 from wayfare.papers.files import recipe_path
 
@@ -50,7 +60,7 @@ def _table(title: str, rows: list[tuple[str, str, str]]) -> Table:
     for name in ("here", "paper"):
         table.add_column(name, justify="right")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(foreign, row))
     table.caption = "MAPE: mean absolute percentage error of merged accuracies; the paper does not say how it split"
     return table
 

@@ -5,7 +5,8 @@
     ├── DataError       a file or data set that is missing, broken or not what it claims to be
     ├── StoreError      the run folder: damaged, full, or in use by another process
     ├── QuorumError     too few devices gave a usable reply
-    └── DeviceError     a program failed on a device
+    ├── DeviceError     a program failed on a device
+    └── MergeError      a strategy could not merge replies that were all lawful
 
 Each message says where, what was found, what was expected and what to do.
 """
@@ -21,6 +22,7 @@ class WayfareError(Exception):
     """The root: catch this to catch everything Wayfare raises on purpose."""
 
     exit_status = 1
+    detail = ""  # a traceback, where one says more
 
 
 class ConfigError(WayfareError):
@@ -59,6 +61,17 @@ class DeviceError(WayfareError):
     def __init__(self, device: str, program: str, reason: str, detail: str = "") -> None:
         self.device, self.program, self.reason, self.detail = device, program, reason, detail
         super().__init__(f"device {device!r}, program {program!r}: {reason}")
+
+
+class MergeError(WayfareError):
+    """`merge` failed, and not because of one device; `detail` holds the traceback."""
+
+    def __init__(self, round: int, strategy: str, error: Exception, detail: str = "") -> None:
+        self.round, self.detail = round, detail
+        super().__init__(
+            f"round {round}: {strategy}.merge failed: {type(error).__name__}: {error}. No single reply is to blame, so "
+            "look at the strategy: wayfare.check_strategy(...) tests it"
+        )
 
 
 _MOST_LISTED = 40  # known names in a message

@@ -25,6 +25,7 @@ class Round:
     void: bool = False
     metrics: dict[str, float] = field(default_factory=dict)
     per_client: dict[str, dict[str, float]] = field(default_factory=dict)
+    medians: dict[str, float] = field(default_factory=dict)  # of metrics that devices reported: what `monitor` watches
     milestone: bool = False  # judged whatever evaluation.every says
     events: dict[str, Any] = field(default_factory=dict)  # what else happened, for the run's log
     warnings: list[str] = field(default_factory=list)  # what a reader of its figures must know

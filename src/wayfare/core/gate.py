@@ -1,31 +1,49 @@
 """The gate: the one door to the devices. It asks, counts bytes, and admits only replies that are what was asked for.
 
-It stands before every strategy and every topology: nothing else calls an engine. A refused reply is recorded with its
-reason, and the round goes on with the rest; below the quorum the round is void. Because `merge` is pure and streams, a
-void round changes nothing.
+It stands before every strategy and every topology: nothing else calls an engine. Tensors must be what `expects` says,
+values what `values` says (`core/values.py`): anything else is refused with its reason, and the round goes on with the
+rest; below the quorum the round is void. What is lawful and too influential is shortened (`core/influence.py`).
+Because `merge` is pure and streams, a void round changes nothing, and a merge that fails can be done again without the
+device that made it fail.
 """
 
 from __future__ import annotations
 
 import math
 import time
+import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import torch
 
 from wayfare.core.bundle import Bundle, Weights
-from wayfare.core.errors import DeviceError, QuorumError
-from wayfare.core.protocols import Engine, Failure, Policy
+from wayfare.core.errors import ConfigError, DeviceError, MergeError, QuorumError, StoreError
+from wayfare.core.influence import COUNTS, Arrival, Lengths, Part, bounded, norm, part_of, start_of
+from wayfare.core.protocols import Engine, Failure, Policy, Strategy
+from wayfare.core.text import printable
+from wayfare.core.values import LOSS, MOST_METRICS, Flag, Kind, Number, fault_of, shown
 
 Requests = Iterable[tuple[str, Bundle]]
 Replies = Iterator[tuple[str, Bundle]]
+Test = Callable[[str, Bundle], None]
+"""Raises Refusal for a reply that is not to be used."""
 
 TALLY = "tally"  # a section of counts, right and all answers by class: they weigh in no merge
-_MAX_TEXT = 10_000  # letters in a value
-_MAX_LOSS = 1e30  # its sum over all examples must stay a number
 _MAX_REASON = 500  # letters kept of why a reply was refused
+_MAX_COUNT = 10**12  # answers of a class in a tally: their sum must stay a number
+_VARIANCE = "running_var"  # the name of a variance: a negative one makes every model that it is merged into NaN
+
+COMMON: Mapping[str, Kind] = {
+    "loss": LOSS,
+    "steps": Number(0, 10_000_000, integer=True),
+    "cold": Flag(),
+    "kept": Flag(),
+}
+"""Values that any reply may have, beside `n` and `round`, which every reply must have."""
 
 
 class Refusal(Exception):
@@ -45,14 +63,60 @@ class Gate:
     kept: list[str] = field(default_factory=list)  # devices that now remember something
     cold: list[str] = field(default_factory=list)  # devices that came without memory
     refused: list[dict[str, str]] = field(default_factory=list)
+    shortened: list[dict[str, str | float]] = field(default_factory=list)  # changes that were too long
+    losses: list[float] = field(default_factory=list)  # of each client
     examples: int = 0
     loss: float = 0.0  # sum over examples
     bytes_up: int = 0
     bytes_down: int = 0
     group: str = ""  # the group now asked, in a hierarchy
-    failure: DeviceError | None = None  # the first, if a program failed on every device that was asked
+    failure: DeviceError | MergeError | None = None  # the first, if a program failed on all devices; or of the merge
 
-    def ask(self, program: str, requests: Requests, expects: Mapping[str, Weights] | None = None) -> Replies:
+    def merge(self, strategy: Strategy, state: Bundle, requests: Callable[[], Requests]) -> Bundle:
+        """The strategy's next state, from the replies to `train`.
+
+        If `merge` raises, the round is done once more, and each reply is first merged alone: whoever makes that fail is
+        refused. (Devices train again, to the same bits, so that no reply has to be kept.) If the merge fails even so,
+        the fault is not one device's: MergeError, the round is void.
+        """
+        before = _counts(self)
+        try:
+            return self._merge(strategy, state, requests())
+        except _MergeFault as fault:
+            error = fault.error
+        failed = MergeError(self.round, type(strategy).__name__, error, _trace(error))
+        if self.policy.on_error == "raise":
+            raise failed from error
+        for name, value in before.items():
+            setattr(self, name, value)
+        try:
+            return self._merge(strategy, state, requests(), partial(_merges_alone, strategy, state))
+        except (_MergeFault, QuorumError):
+            self.failure = failed
+            raise failed from error
+
+    def _merge(self, strategy: Strategy, state: Bundle, requests: Requests, test: Test | None = None) -> Bundle:
+        replies = self.ask("train", requests, strategy.expects(state), strategy.values(state), test)
+        raised: list[Exception] = []
+        try:
+            return strategy.merge(state, _watched(replies, raised))
+        except (ConfigError, StoreError, MemoryError):  # of the experiment or the machine, not of a reply
+            raise
+        except Exception as error:
+            if error in raised:  # on the way here, not in the merge
+                raise
+            raise _MergeFault(error) from error
+        finally:
+            replies.close()
+
+    def ask(
+        self,
+        program: str,
+        requests: Requests,
+        expects: Mapping[str, Weights],
+        values: Mapping[str, Kind] = {},
+        test: Test | None = None,
+    ) -> Generator[tuple[str, Bundle], None, None]:
         """A server's question: the admitted replies in the order asked; QuorumError if they are too few."""
         asked = admitted = 0
 
@@ -63,26 +127,51 @@ class Gate:
                 self.bytes_down += message.nbytes
                 yield device, message
 
-        for device, reply in self.run(program, counted(), expects):
-            admitted += 1
-            self.bytes_up += reply.nbytes
-            n = int(reply.number("n"))
-            self.clients.append(device)
-            self.examples += n
-            self.loss += n * reply.number("loss")
-            yield device, reply
+        def noted() -> Iterator[Arrival]:
+            nonlocal admitted
+            for arrival in self._admitted(program, counted(), expects, values, test=test):
+                admitted += 1
+                self._count(arrival.device, arrival.reply)
+                yield arrival
+
+        ratio = self.policy.max_ratio
+        yield from bounded(noted(), ratio, self._note) if ratio else ((a.device, a.reply) for a in noted())
         if admitted < max(1, math.ceil(self.policy.quorum * asked - 1e-9)):  # 0.07 * 100 is a little above 7
             raise QuorumError(
                 f"round {self.round}: {admitted} usable replies of {asked} asked, quorum {self.policy.quorum}"
             ) from self.failure
 
     def run(
-        self, program: str, requests: Requests, expects: Mapping[str, Weights] | None = None, strict: bool = False
+        self,
+        program: str,
+        requests: Requests,
+        expects: Mapping[str, Weights],
+        values: Mapping[str, Kind] = {},
+        *,
+        strict: bool = False,
     ) -> Replies:
         """What devices do for themselves: the admitted replies, with no server that counts bytes or needs a quorum.
 
         `strict`: no reply may be missing, so the first refusal is a DeviceError.
         """
+        for arrival in self._admitted(program, requests, expects, values, strict=strict):
+            yield arrival.device, arrival.reply
+
+    def refuse(self, device: str, refusal: Refusal, **more: str) -> None:
+        """Record a refusal; `more` says what else is known of it."""
+        self.refused.append({"device": device, **more, "reason": printable(refusal, _MAX_REASON), **self._in_group()})
+
+    def _admitted(
+        self,
+        program: str,
+        requests: Requests,
+        expects: Mapping[str, Weights],
+        values: Mapping[str, Kind],
+        *,
+        strict: bool = False,
+        test: Test | None = None,
+    ) -> Iterator[Arrival]:
+        """Ask, and let through what is lawful."""
         waiting: dict[str, deque[Bundle]] = {}  # asked and not yet answered: one answer for each question
         asked, failures = 0, []
 
@@ -96,15 +185,13 @@ class Gate:
         deadline = time.monotonic() + self.policy.deadline
         for device, reply in self.engine.call(program, numbered(), deadline):
             try:
-                if device not in waiting:
-                    raise Refusal("duplicate: this device was not asked, or has already answered")
-                message = waiting[device].popleft()
-                if not waiting[device]:
-                    del waiting[device]
+                message = _question(waiting, device)
                 if isinstance(reply, Failure):
-                    failures.append(DeviceError(device, program, reply.reason, reply.detail))
+                    failures.append(DeviceError(device, program, printable(reply.reason, _MAX_REASON), reply.detail))
                     raise Refusal(f"failed: {reply.reason}")
-                self._check(reply, expects, message, device)
+                lengths = self._check(reply, expects, values, message, device)
+                if test is not None:
+                    test(device, reply)
             except Refusal as refusal:
                 self.refuse(device, refusal)
                 if failures and (strict or self.policy.on_error == "raise"):
@@ -116,65 +203,162 @@ class Gate:
                 if reply.values.get(flag) is True:
                     devices.append(device)
             self.on_reply(device)
-            yield device, reply
+            yield Arrival(device, reply, message.tensors, lengths)
         if asked and len(failures) == asked:  # a bad day, or a fault of the experiment: if it goes on, this tells which
             self.failure = failures[0]
 
-    def refuse(self, device: str, refusal: Refusal, **more: str) -> None:
-        """Record a refusal; `more` says what else is known of it."""
-        group = {"group": self.group} if self.group else {}
-        self.refused.append({"device": device, **more, "reason": str(refusal)[:_MAX_REASON], **group})
-
-    def _check(self, reply: Bundle, expects: Mapping[str, Weights] | None, message: Bundle, device: str) -> None:
+    def _check(
+        self, reply: Bundle, expects: Mapping[str, Weights], values: Mapping[str, Kind], message: Bundle, device: str
+    ) -> Lengths:
         """A reply may claim as many examples as the message says or gives the device, or else as many as it holds."""
         policy, given = self.policy, message.tensors.get("samples", {}).get("train")
         if "n" in message.values:
             most = int(message.number("n"))
         else:
             most = min(self.size_of(device) if given is None else len(given), policy.max_examples)
-        admit(reply, expects, message.tensors, policy, round=self.round, examples=most)
+        return admit(reply, expects, message.tensors, policy, round=self.round, examples=most, values=values)
+
+    def _count(self, device: str, reply: Bundle) -> None:
+        n, loss = int(reply.number("n")), reply.number("loss")
+        self.clients.append(device)
+        self.bytes_up += reply.nbytes
+        self.examples += n
+        self.loss += n * loss
+        self.losses.append(loss)
+
+    def _note(self, device: str, part: Part, length: float, bound: float) -> None:
+        what = " ".join(part).strip()
+        self.shortened.append({"device": device, "part": what, "length": length, "bound": bound, **self._in_group()})
+
+    def _in_group(self) -> dict[str, str]:
+        return {"group": self.group} if self.group else {}
+
+
+# ---- merging
+
+
+class _MergeFault(Exception):
+    """`merge` raised this."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _watched(replies: Replies, raised: list[Exception]) -> Replies:
+    """The same replies; `raised` gets what goes wrong on their way, which is no fault of the merge."""
+    try:
+        yield from replies
+    except Exception as error:
+        raised.append(error)
+        raise
+
+
+def merged(strategy: Strategy, state: Bundle, replies: Iterable[tuple[str, Bundle]]) -> Bundle:
+    """The next state from one device's reply; Refusal if it cannot be merged."""
+    try:
+        return strategy.merge(state, replies)
+    except (ConfigError, StoreError, MemoryError):  # of the experiment or the machine, not of a reply
+        raise
+    except Exception as error:
+        raise Refusal(f"merge: {type(error).__name__}: {error}") from error
+
+
+def _merges_alone(strategy: Strategy, state: Bundle, device: str, reply: Bundle) -> None:
+    merged(strategy, state, [(device, reply)])
+
+
+def _counts(gate: Gate) -> dict[str, Any]:
+    """What a round that is done again must not count twice; bytes were sent twice."""
+    lists = ("clients", "kept", "cold", "refused", "shortened", "losses")
+    return {name: list(getattr(gate, name)) for name in lists} | {"examples": gate.examples, "loss": gate.loss}
+
+
+def _trace(error: Exception) -> str:
+    return "".join(traceback.format_exception(error))
+
+
+def _question(waiting: dict[str, deque[Bundle]], device: str) -> Bundle:
+    """The message that a reply of this device answers."""
+    if device not in waiting:
+        raise Refusal("duplicate: this device was not asked, or has already answered")
+    message = waiting[device].popleft()
+    if not waiting[device]:
+        del waiting[device]
+    return message
+
+
+# ---- what is lawful
 
 
 def admit(
     reply: Bundle,
-    expects: Mapping[str, Weights] | None,
+    expects: Mapping[str, Weights],
     anchors: Mapping[str, Weights],
     policy: Policy,
     *,
     round: int,
     examples: int,
-) -> None:
-    """Raise Refusal unless the reply is exactly what was asked for.
+    values: Mapping[str, Kind] = {},
+) -> Lengths:
+    """Raise Refusal unless the reply is exactly what was asked for; returns how long its changes are.
 
     `expects` gives the lawful sections, names, shapes and types; `anchors` what was sent to this device; `examples` how
-    many it may say that it used.
+    many it may say that it used; `values` what it may say beside `n`, `round` and the common ones.
     """
-    if expects is not None:
-        if reply.tensors.keys() != expects.keys():
-            raise Refusal(f"sections: {sorted(reply.tensors)} instead of {sorted(expects)}")
-        for section, like in expects.items():
-            _check_section(section, reply[section], like, anchors.get(section), policy)
+    if reply.tensors.keys() != expects.keys():
+        raise Refusal(f"sections: {_names(reply.tensors)} instead of {_names(expects)}")
+    lengths: Lengths = {}
+    for section, like in expects.items():
+        lengths |= _check_section(section, reply[section], like, anchors, policy)
+    _check_values(reply, values)
+    if reply.values.get("round") != round or isinstance(reply.values["round"], bool):
+        raise Refusal(f"stale: the reply is of round {shown(reply.values.get('round'))}, this is round {round}")
+    n = reply.values.get("n")
+    if not isinstance(n, int) or isinstance(n, bool) or not 0 < n <= examples:
+        raise Refusal(f"examples: n = {shown(n)}, but at most {examples} are accepted from this device")
+    return lengths
+
+
+def _check_values(reply: Bundle, values: Mapping[str, Kind]) -> None:
+    """Every value must be declared, and what it is declared to be."""
+    most = MOST_METRICS + len(COMMON) + len(values) + 2
+    if len(reply.values) > most:
+        raise Refusal(f"values: {len(reply.values)} of them, at most {most} are accepted")
     for name, value in reply.values.items():
         if isinstance(value, float) and not math.isfinite(value):
-            raise Refusal(f"not finite: value {name} is {value}")
+            raise Refusal(f"not finite: value {printable(name, 80)} is {value}")
         if isinstance(value, int) and abs(value) >= 2**63:
-            raise Refusal(f"values: {name} is a number of {value.bit_length()} bits")
-        if isinstance(value, str) and len(value) > _MAX_TEXT:
-            raise Refusal(f"values: {name} is a text of {len(value)} characters")
-    if reply.values.get("round") != round:
-        raise Refusal(f"stale: the reply is of round {reply.values.get('round')}, this is round {round}")
-    n, loss = reply.values.get("n"), reply.values.get("loss", 0.0)
-    if not isinstance(n, int) or isinstance(n, bool) or not 0 < n <= examples:
-        raise Refusal(f"examples: n = {n!r}, but at most {examples} are accepted from this device")
-    if not isinstance(loss, int | float) or isinstance(loss, bool) or abs(loss) > _MAX_LOSS:
-        raise Refusal(f"values: loss = {loss!r} is not a loss")
+            raise Refusal(f"values: {printable(name, 80)} is {shown(value)}")
+        if name not in ("n", "round") and (fault := fault_of(name, value, COMMON if name in COMMON else values)):
+            raise Refusal(f"values: {fault}")
 
 
-def _check_section(section: str, weights: Weights, like: Weights, anchor: Weights | None, policy: Policy) -> None:
+def _check_section(
+    section: str, weights: Weights, like: Weights, anchors: Mapping[str, Weights], policy: Policy
+) -> Lengths:
+    _check_form(section, weights, like)
+    start = start_of(section, weights, anchors)
+    lengths: dict[Part, list[float]] = {}
+    for name, tensor in weights.items():
+        change = tensor if start is None else tensor - start[name].to(tensor.device)
+        # one pass finds what is not finite as well: a norm of such a tensor is not finite either
+        lengths.setdefault(part_of(section, name), []).append(norm(change))
+    if not all(math.isfinite(length) for found in lengths.values() for length in found):
+        for name, tensor in weights.items():
+            if not bool(tensor.isfinite().all()):
+                raise Refusal(f"not finite: {section}/{name}")
+        raise Refusal(f"norm: {section} is too large to compute")  # finite, but its change is not
+    whole = {part: math.hypot(*found) for part, found in lengths.items()}
+    if section != TALLY:
+        _check_norm(section, math.hypot(*whole.values()), start, policy)
+    _check_ranges(section, weights)
+    return {} if section in COUNTS else whole
+
+
+def _check_form(section: str, weights: Weights, like: Weights) -> None:
     if weights.keys() != like.keys():
-        odd = sorted(weights.keys() ^ like.keys())
-        raise Refusal(f"names: {section} has {odd[:3]} on one side only")
-    start = anchor if section == "model" and anchor is not None and anchor.keys() == weights.keys() else None
+        raise Refusal(f"names: {section} has {_names(weights.keys() ^ like.keys())} on one side only")
     for name, tensor in weights.items():
         expected = like[name]
         if not isinstance(tensor, torch.Tensor) or tensor.layout != expected.layout or tensor.is_meta:
@@ -183,28 +367,28 @@ def _check_section(section: str, weights: Weights, like: Weights, anchor: Weight
             raise Refusal(f"shape: {section}/{name} is {tuple(tensor.shape)} instead of {tuple(expected.shape)}")
         if tensor.dtype != expected.dtype:
             raise Refusal(f"type: {section}/{name} is {tensor.dtype} instead of {expected.dtype}")
-    parts = list(weights.values())
-    if start is not None:
-        parts = [tensor - start[name].to(tensor.device) for name, tensor in weights.items()]
-    # one pass finds what is not finite as well: a norm of such a tensor is not finite either
-    norms = [_norm(part) for part in parts]
-    if not all(map(math.isfinite, norms)):
-        for name, tensor in weights.items():
-            if not bool(tensor.isfinite().all()):
-                raise Refusal(f"not finite: {section}/{name}")
-        raise Refusal(f"norm: {section} is too large to compute")  # finite, but its squares are not
-    if section != TALLY:
-        _check_norm(section, math.hypot(*norms), start, policy)
 
 
-def _check_norm(section: str, norm: float, start: Weights | None, policy: Policy) -> None:
+def _check_ranges(section: str, weights: Weights) -> None:
+    """Counts and variances that cannot be."""
+    if section == TALLY:
+        right, total = weights["right"], weights["total"]
+        if bool((right < 0).any() or (right > total).any() or (total > _MAX_COUNT).any()):
+            raise Refusal(f"{TALLY}: right answers must be from 0 to all answers, and these at most {_MAX_COUNT}")
+    for name, tensor in weights.items():
+        if name.endswith(_VARIANCE) and bool((tensor < 0).any()):
+            raise Refusal(f"range: {section}/{name} is a variance, and negative")
+
+
+def _check_norm(section: str, length: float, start: Weights | None, policy: Policy) -> None:
     bound = policy.max_norm if start is None else policy.max_change
-    if start is not None and norm > bound:  # only now is it worth knowing how large the model itself is
-        bound *= 1 + math.sqrt(sum(_norm(tensor) ** 2 for tensor in start.values()))
-    if norm > bound:
+    if start is not None and length > bound:  # only now is it worth knowing how large the model itself is
+        bound *= 1 + math.hypot(*(norm(tensor) for tensor in start.values()))
+    if length > bound:
         how = "has norm" if start is None else "changed by"
-        raise Refusal(f"norm: {section} {how} {norm:.4g}, the bound is {bound:.4g}")
+        raise Refusal(f"norm: {section} {how} {length:.4g}, the bound is {bound:.4g}")
 
 
-def _norm(tensor: torch.Tensor) -> float:
-    return float(torch.linalg.vector_norm(tensor.detach().float())) if tensor.numel() else 0.0
+def _names(names: Iterable[str]) -> str:
+    """A few names of sections or tensors, which may come from elsewhere."""
+    return str([printable(name, 80) for name in sorted(names)[:3]])

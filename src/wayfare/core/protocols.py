@@ -16,6 +16,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from wayfare.core.bundle import Bundle, Weights
+from wayfare.core.values import ANY_METRIC, Kind
 
 if TYPE_CHECKING:
     from wayfare.core.device import Bench, Device
@@ -189,6 +190,14 @@ class Task:
         """What the figures on the test set mean, in words."""
         return ""
 
+    @property
+    def metrics(self) -> Mapping[str, Kind]:
+        """Names and ranges of what `evaluate` gives; a device's reply with anything else is refused.
+
+        By default any 100 finite numbers, none beyond 1e9 in size, with names of at most 64 letters, digits and signs.
+        """
+        return ANY_METRIC
+
     def evaluate(self, net: nn.Module, samples: np.ndarray | None) -> dict[str, float]:
         """Metrics on these samples of the pool, or on the task's own test set."""
         raise NotImplementedError
@@ -233,6 +242,7 @@ class Strategy(Protocol):
     def choose(self, sizes: Sequence[int] | np.ndarray, count: int, rng: np.random.Generator) -> list[int]: ...
     def send(self, state: Bundle, device: str) -> Bundle: ...
     def expects(self, state: Bundle) -> dict[str, Weights]: ...
+    def values(self, state: Bundle) -> Mapping[str, Kind]: ...
     def merge(self, state: Bundle, replies: Iterable[tuple[str, Bundle]]) -> Bundle: ...
 
     # the client
@@ -431,6 +441,7 @@ class Policy:
     deadline: float = 3600.0  # seconds for one round
     on_error: Literal["skip", "raise"] = "skip"  # a program that fails on a device: leave it out and count it, or stop
     max_void: int = 3  # stop after this many rounds in a row without a quorum
+    max_ratio: float = 3.0  # shorten a change to max_ratio x the upper quartile of its round's changes; 0: never
     max_change: float = 100.0  # refuse a model with |reply - sent| > max_change * (1 + |sent|)
     max_norm: float = 1e6  # refuse any other section with a norm above this
     max_examples: int = 10_000_000

@@ -10,7 +10,7 @@ from wayfare.core.bundle import Bundle
 from wayfare.core.errors import ConfigError
 from wayfare.core.exchange import Columns
 from wayfare.core.federation import Federation
-from wayfare.core.gate import Gate
+from wayfare.core.gate import Gate, Refusal, merged
 from wayfare.encounters.judging import scores
 from wayfare.encounters.laboratory import base_model, lesson
 from wayfare.encounters.scenario import Scenario
@@ -41,9 +41,13 @@ def train_first_models(state: EncounterState, gate: Gate) -> bool:
     lessons = {scenario.ids[i]: (i, message) for i, message in given if message is not None}
     requests = ((id, message) for id, (_, message) in lessons.items())
     admitted = 0
-    for id, reply in gate.run("train", requests, scenario.strategy.expects(base)):
-        state.set_model(lessons[id][0], scenario.strategy.merge(base, [(id, reply)]))
-        admitted += 1
+    strategy = scenario.strategy
+    for id, reply in gate.run("train", requests, strategy.expects(base), strategy.values(base)):
+        try:
+            state.set_model(lessons[id][0], merged(strategy, base, [(id, reply)]))
+            admitted += 1
+        except Refusal as refusal:
+            gate.refuse(id, refusal)
     if scenario.policy.scored:
         state.columns["score"][part] = scores(state, gate, part)
     if part[-1] == len(scenario.ids) - 1:

@@ -146,11 +146,11 @@ class Lab:
         self, program: str, requests: Iterator[tuple[str, Bundle]], expects: dict[str, Weights], text: str, count: int
     ) -> Iterator[Bundle]:
         """The replies in order. A study must be complete, so the first refusal ends it."""
-        done = 0
+        done, values = 0, self._strategy.values(self._start)
         self._progress(text, 0, count)
         while done < count:
             part = list(islice(requests, _PART[program]))
-            for _, reply in self._gate.run(program, part, expects, strict=True):
+            for _, reply in self._gate.run(program, part, expects, values, strict=True):
                 yield reply
                 done += 1
                 self._progress(text, done, count)
@@ -175,7 +175,9 @@ def base_model(
 ) -> Bundle:
     """The common base: trained on these samples for so many steps, then given the head it began with."""
     request = "base", lesson(strategy.send(start, "base"), samples, iterations)
-    trained = strategy.merge(start, gate.run("train", [request], strategy.expects(start), strict=True))
+    trained = strategy.merge(
+        start, gate.run("train", [request], strategy.expects(start), strategy.values(start), strict=True)
+    )
     head = str(getattr(task.network(), "head_name", "head")) + "."
     return trained.with_(model={n: start["model"][n] if n.startswith(head) else w for n, w in trained["model"].items()})
 

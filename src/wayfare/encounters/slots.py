@@ -19,12 +19,14 @@ import torch
 
 from wayfare.core.bundle import Bundle
 from wayfare.core.exchange import Columns, Meeting, MergeOutcome, Predictor
-from wayfare.core.gate import Gate, Refusal, admit
+from wayfare.core.gate import Gate, Refusal, admit, merged
 from wayfare.core.seeds import rng_for
+from wayfare.core.values import Number
 from wayfare.encounters.contacts import matching, priorities
 from wayfare.encounters.laboratory import accuracy
 from wayfare.encounters.state import EncounterState, StoredModel
 
+_SCORES = {"own_before": Number(-1, 1), "own_after": Number(-1, 1)}  # -1: the device holds nothing out
 _CLAIM = 0.99  # the accuracy that a liar claims
 _REMEMBERED = 200_000  # merges whose accuracy an oracle remembers
 
@@ -171,7 +173,7 @@ class SlotRunner:
         starts = self._starts(asked, gate)
         if not (policy.scored or policy.guarded or scenario.settings.iterations):
             # only a mean: no device has to be asked
-            return [None if start is None else Merge(self._merge(me, *start)) for me, start in zip(devices, starts)], 0
+            return [self._merge(k, asked, start, gate) for k, start in enumerate(starts)], 0
         merges: list[Merge | None] = [None] * len(devices)
         direction, sent = {scenario.ids[me]: k for k, me in enumerate(devices)}, 0
 
@@ -184,16 +186,25 @@ class SlotRunner:
                     yield scenario.ids[me], scenario.message(me, *start, extra)
 
         expects = scenario.initial.tensors | (scenario.tally if policy.scored else {})
-        for id, reply in gate.run("meet", requests(), expects):
+        for id, reply in gate.run("meet", requests(), expects, _SCORES):
             # stored at once, so that a slot's replies are not in memory together
             merges[direction[id]] = _tested(reply, self.state.store(reply))
         return merges, sent - sum(merge is not None for merge in merges)
 
-    def _merge(self, me: int, own: Bundle, report: Bundle | None) -> Bundle:
+    def _merge(self, k: int, asked: Meeting, start: tuple[Bundle, Bundle | None] | None, gate: Gate) -> Merge | None:
+        """Direction k's own state with what its peer sent; None where that cannot be merged."""
+        if start is None:
+            return None
+        own, report = start
         if report is None:
-            return own
-        strategy, id = self.scenario.strategy, self.scenario.ids[me]
-        return strategy.merge(own, [(id, strategy.report(own, int(self.scenario.examples[me]))), ("peer", report)])
+            return Merge(own)
+        strategy, me, peer = self.scenario.strategy, int(asked.me[k]), int(asked.peer[k])
+        ids, examples = self.scenario.ids, int(self.scenario.examples[me])
+        try:
+            return Merge(merged(strategy, own, [(ids[me], strategy.report(own, examples)), ("peer", report)]))
+        except Refusal as refusal:
+            gate.refuse(ids[peer], refusal, to=ids[me])
+            return None
 
     def _starts(self, asked: Meeting, gate: Gate) -> Iterator[tuple[Bundle, Bundle | None] | None]:
         """What each direction merges: the own state and what the peer sent; or the mean of both, and nothing.
@@ -218,12 +229,12 @@ class SlotRunner:
 
     def _delegated(self, asked: Meeting, gate: Gate) -> list[Bundle | None]:
         """Everybody's own model, trained on its peer's pictures; all at once, as another program may wait for them."""
-        scenario, strategy = self.scenario, self.scenario.strategy
+        scenario, strategy, initial = self.scenario, self.scenario.strategy, self.scenario.initial
         requests = (
             (scenario.ids[peer], strategy.send(self.state.model(int(me)), scenario.ids[peer]))
             for me, peer in zip(asked.me, asked.peer)
         )
-        trained = dict(gate.run("train", requests, strategy.expects(scenario.initial)))
+        trained = dict(gate.run("train", requests, strategy.expects(initial), strategy.values(initial)))
         return [trained.get(scenario.ids[peer]) for peer in asked.peer]
 
     def _admitted(self, report: Bundle, me: int, peer: int, slot: int, gate: Gate) -> Bundle | None:

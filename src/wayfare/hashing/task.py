@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from wayfare.components import part
 from wayfare.core.errors import ConfigError
 from wayfare.core.protocols import Batch, Client, Output, Progress, Task
+from wayfare.core.values import SHARE, Kind
 from wayfare.hashing import ranking
 from wayfare.hashing.base_method import BaseMethod
 from wayfare.hashing.buffers import Buffers, joint_codes
@@ -267,6 +268,10 @@ class Hashing(Task):
     def codes(self, net: nn.Module, view: str, rows: np.ndarray) -> np.ndarray:
         """Packed codes, uint8 (n, ceil(bits / 8)), of these rows of all pairs."""
         return ranking.pack(self.features(net, view, rows).cpu().numpy())
+
+    @property
+    def metrics(self) -> Mapping[str, Kind]:
+        return dict.fromkeys(("MAP i2t", "MAP t2i", "MAP", "random MAP"), SHARE)
 
     def evaluate(self, net: nn.Module, samples: np.ndarray | None) -> dict[str, float]:
         """MAP of queries against the retrieval set; of given samples, every fifth is a query for the others."""

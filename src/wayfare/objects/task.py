@@ -15,6 +15,7 @@ from torch.nn.functional import cross_entropy
 from wayfare.components import part
 from wayfare.core.errors import ConfigError
 from wayfare.core.protocols import Batch, Client, Output, Progress, Task
+from wayfare.core.values import LOSS, SHARE, Kind
 from wayfare.nets.frozen import Head
 from wayfare.objects.augment import PictureAugmentation, UnchangedPictures
 from wayfare.objects.data import ObjectData
@@ -144,6 +145,10 @@ class Objects(Task):
         return self.loaded.scan(POOL, client.train, _device_of(net))
 
     # ---- evaluation
+
+    @property
+    def metrics(self) -> Mapping[str, Kind]:
+        return {"accuracy": SHARE, "loss": LOSS}
 
     @torch.no_grad()
     def evaluate(self, net: nn.Module, samples: np.ndarray | None) -> dict[str, float]:

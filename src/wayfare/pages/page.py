@@ -23,11 +23,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from wayfare.core.errors import StoreError
+from wayfare.core.text import printable_lines
 from wayfare.pages.figures import Figure, embed, in_script
 from wayfare.pages.tables import human_bytes, number, plain
 
 _LONG_WORD = 24
 _MOST_LETTERS = 2000  # of one value
+_MOST_IN_LINES = 200_000  # of a recipe
 _STATIC = Path(__file__).with_name("static")
 
 
@@ -98,7 +100,7 @@ def _environment() -> Environment:
         "human_bytes": human_bytes,
         "jpeg": _jpeg,
         "script_data": _script_data,
-        "text": escape,
+        "text": _lines,
         "keys": _keys,
     }
     made.filters |= filters
@@ -109,6 +111,11 @@ def _environment() -> Environment:
 def _one_line(value: object) -> object:
     """A value as shown in a page: without control characters, and shortened. Markup is kept."""
     return value if isinstance(value, Markup) else "" if value is None else plain(value, _MOST_LETTERS)
+
+
+def _lines(value: object) -> Markup:
+    """Text of several lines, such as a recipe."""
+    return escape(printable_lines(value, _MOST_IN_LINES))
 
 
 @cache

@@ -12,6 +12,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from wayfare.core.text import printable
 from wayfare.pages.record import Record, is_count, less_is_better
 
 if TYPE_CHECKING:
@@ -53,11 +54,7 @@ _PER_CLIENT = {
 PLACE_HEADS = ("clients", "sequences", "images", "in no client")
 
 
-def plain(value: object, limit: int = 300) -> str:
-    """External text made safe for a terminal or page: one line, no control characters, shortened."""
-    text = str(value)[: limit + 1]
-    text = "".join(c if c.isprintable() else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}" for c in text)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+plain = printable  # text from elsewhere, on one line
 
 
 def human_bytes(count: float) -> str:

@@ -21,6 +21,7 @@ from wayfare.components import part
 from wayfare.core.errors import ConfigError, WayfareError
 from wayfare.core.protocols import Batch, Client, Output, Population, Progress, Task
 from wayfare.core.seeds import rng_for
+from wayfare.core.values import SHARE, Kind, Number
 from wayfare.places.augment import Augmentation
 from wayfare.places.backbones import SmallCnnBackbone
 from wayfare.places.client_photos import ClientPhotos
@@ -45,6 +46,9 @@ class _Phase(NamedTuple):
 
     miner: Miner
     loss: PlaceLoss
+
+
+_FARTHEST = 21_000_000  # metres: no two places on Earth are farther apart
 
 
 @dataclass(frozen=True)
@@ -254,6 +258,11 @@ class Places(Task):
     def _protocol(self, queries: str, paired: bool = False) -> Protocol:
         radius, data = None if paired else self.radius, self.data
         return Protocol(queries, radius, self.denominator, f"{data.height}x{data.width}")
+
+    @property
+    def metrics(self) -> Mapping[str, Kind]:
+        metres = Number(0, _FARTHEST)
+        return {"R@*": SHARE, "median_error_m*": metres, "p90_error_m*": metres, "spread": Number(0, 2)}
 
     def evaluate(self, net: nn.Module, samples: np.ndarray | None) -> dict[str, float]:
         result, descriptors = self.judge(_checked(net), samples)

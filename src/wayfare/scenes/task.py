@@ -23,6 +23,7 @@ from wayfare.components import part
 from wayfare.core.errors import ConfigError
 from wayfare.core.protocols import Batch, Client, Output, Progress, Task
 from wayfare.core.seeds import rng_for
+from wayfare.core.values import SHARE, Kind
 from wayfare.scenes import evaluation, recall
 from wayfare.scenes.batch import GraphBatch, HeadOutput
 from wayfare.scenes.data.scene_data import SceneData, TownScenes
@@ -183,6 +184,10 @@ class Scenes(Task):
         return self.mode.batch(pictures, self.loaded.provider, rng, PairLimits(self.pairs, self.positive))
 
     # ---- evaluation
+
+    @property
+    def metrics(self) -> Mapping[str, Kind]:
+        return dict.fromkeys(("R@*", "mR@*", "ngR@*", "ngmR@*", "frequency *"), SHARE)
 
     def evaluate(self, net: nn.Module, samples: np.ndarray | None) -> dict[str, float]:
         loaded = self.loaded

@@ -5,7 +5,7 @@ It has the default of every hook, so that other strategies contain only what dif
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -15,6 +15,7 @@ from torch import nn
 from wayfare.core.bundle import Bundle, Weights, mean, snapshot
 from wayfare.core.device import Device
 from wayfare.core.protocols import Extra, Strategy, Task
+from wayfare.core.values import Kind
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,10 @@ class FedAvg:
     def expects(self, state: Bundle) -> dict[str, Weights]:
         """Sections, names, shapes and types of a valid reply."""
         return {"model": state["model"]}
+
+    def values(self, state: Bundle) -> Mapping[str, Kind]:
+        """Names, types and ranges of what a reply says beside n, loss and steps."""
+        return {}
 
     def merge(self, state: Bundle, replies: Iterable[tuple[str, Bundle]]) -> Bundle:
         """The next state from the replies, which arrive as a stream in a fixed order."""

@@ -36,6 +36,7 @@ from wayfare.core.device import Device
 from wayfare.core.errors import ConfigError, WayfareError
 from wayfare.core.protocols import Batch, Output, Task
 from wayfare.core.seeds import rng_for
+from wayfare.core.values import LARGEST, Kind, Number
 from wayfare.strategies._memory import class_means, cluster, kmeans_seeds, matched, nearest, present, unit
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.fedproto import multi_hot
@@ -150,6 +151,9 @@ class FedCAFE(FedAvg):
         return matched(rows, last) if self.memory == "hungarian" else rows
 
     # ---- the server
+
+    def values(self, state: Bundle) -> Mapping[str, Kind]:
+        return {"guided": Number(0, LARGEST, integer=True)}
 
     def merge(self, state: Bundle, replies: Iterable[tuple[str, Bundle]]) -> Bundle:
         last, local = state["model"][MEMORY].cpu().double(), dict[str, Tensor]()

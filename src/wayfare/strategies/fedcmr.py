@@ -14,7 +14,7 @@ The factor needs every loss: the server keeps the models of one round until all 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -25,6 +25,7 @@ from wayfare.core.bundle import Bundle, Weights, mean, snapshot
 from wayfare.core.device import Device
 from wayfare.core.errors import ConfigError
 from wayfare.core.protocols import Task
+from wayfare.core.values import LARGEST, Kind, Number
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.fedproto import multi_hot
 
@@ -78,6 +79,13 @@ class FedCMR(FedAvg):
         return Bundle({"model": model}, {**result, "n": len(held), "classes": classes_held(device, net)})
 
     # ---- the server
+
+    def start(self, task: Task, net: nn.Module) -> Bundle:
+        state = super().start(task, net)
+        return Bundle(state.tensors, {**state.values, "classes": len(task.classes)})
+
+    def values(self, state: Bundle) -> Mapping[str, Kind]:
+        return {"classes": Number(0, state.number("classes", LARGEST), integer=True)}
 
     def merge(self, state: Bundle, replies: Iterable[tuple[str, Bundle]]) -> Bundle:
         held = [reply for _, reply in replies]

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from wayfare.core.bundle import Bundle
-from wayfare.core.errors import ConfigError, QuorumError
+from wayfare.core.errors import ConfigError, MergeError, QuorumError
 from wayfare.core.federation import Federation, Round
-from wayfare.core.protocols import Population, Topology
+from wayfare.core.protocols import Population, Strategy, Topology
 from wayfare.core.seeds import rng_for
 
 _OF = "@"  # section "model@3" is the model of group 3
@@ -46,7 +47,7 @@ class Hierarchy(Topology):
         for number in range(first, federation.rounds + 1):
             top, groups, examples = _split(state, len(members))
             gate = federation.gate(number)
-            lost = 0
+            lost, warnings = 0, list[str]()
             for g, member in enumerate(members):
                 rng = rng_for(federation.seed, number, "choose", g)
                 chosen = strategy.choose(sizes[member], self.per_group or len(member), rng)
@@ -54,11 +55,13 @@ class Hierarchy(Topology):
                 server = Bundle(groups[g].tensors, {**groups[g].values, "population": len(member)})
                 before, gate.group = gate.examples, str(g)
                 try:
-                    requests = ((id, relay.send(server, id)) for id in ids)
-                    groups[g] = relay.merge(server, gate.ask("train", requests, relay.expects(server)))
+                    groups[g] = gate.merge(relay, server, partial(_requests, relay, server, ids))
                     examples[g] += gate.examples - before
                 except QuorumError:
                     lost += 1  # this group stays where it was
+                except MergeError as error:
+                    lost += 1
+                    warnings.append(f"group {g}: {error}")
             void = lost == len(members)
             if number % self.interval == 0 or number == federation.rounds:
                 reports = ((str(g), relay.report(groups[g], examples[g])) for g in range(len(groups)) if examples[g])
@@ -67,7 +70,7 @@ class Hierarchy(Topology):
                 groups = [relay.adopt(group, strategy.send(top, str(g))) for g, group in enumerate(groups)]
                 examples = [0] * len(groups)
             state = _join(top, groups, examples)
-            yield Round(number, state, gate, void)
+            yield Round(number, state, gate, void, warnings=warnings)
 
     def members(self, population: Population, seed: int) -> list[np.ndarray]:
         """The positions of each group's clients."""
@@ -86,6 +89,10 @@ class Hierarchy(Topology):
             raise ConfigError(f"topology.groups = {self.groups}, but {clients} clients take part")
         if self.per_group < 0:
             raise ConfigError(f"topology.per_group = {self.per_group}, but 0 (all) or more clients can be asked")
+
+
+def _requests(strategy: Strategy, server: Bundle, ids: list[str]) -> Iterator[tuple[str, Bundle]]:
+    return ((id, strategy.send(server, id)) for id in ids)
 
 
 def _join(top: Bundle, groups: list[Bundle], examples: list[int]) -> Bundle:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from wayfare.core.bundle import Bundle
-from wayfare.core.errors import ConfigError, QuorumError
+from wayfare.core.errors import ConfigError, MergeError, QuorumError
 from wayfare.core.federation import Federation, Round
 from wayfare.core.protocols import Topology
 from wayfare.core.seeds import rng_for
@@ -24,13 +25,14 @@ class Server(Topology):
     def rounds(self, federation: Federation, state: Bundle, first: int) -> Iterator[Round]:
         strategy = federation.strategy
         for number in range(first, federation.rounds + 1):
-            gate = federation.gate(number)
-            requests, void = self.next_requests(federation, state, number), False
+            gate, void, warnings = federation.gate(number), False, list[str]()
             try:
-                state = strategy.merge(state, gate.ask("train", requests, strategy.expects(state)))
+                state = gate.merge(strategy, state, partial(self.next_requests, federation, state, number))
             except QuorumError:
                 void = True
-            yield Round(number, state, gate, void)
+            except MergeError as error:
+                void, warnings = True, [str(error)]
+            yield Round(number, state, gate, void, warnings=warnings)
 
     def next_requests(self, federation: Federation, state: Bundle, round: int) -> Iterator[tuple[str, Bundle]]:
         chosen, send = self._chosen(federation, round), federation.strategy.send
