@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import hashlib
 import io
 import os
 import socket
@@ -51,8 +52,12 @@ def bundle(folder: Path) -> bytes:
     """The app as Flower's command line would send it."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as file:
-        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-            file.write(path, path.relative_to(folder))
+        manifest = []
+        for path in sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".toml")):
+            name, content = str(path.relative_to(folder)), path.read_bytes()
+            file.writestr(name, content)
+            manifest.append(f"{name},{hashlib.sha256(content).hexdigest()},{8 * len(content)}")
+        file.writestr(".info/CONTENT", "\n".join(manifest))
     return made.getvalue()
 
 
