@@ -23,7 +23,7 @@ from wayfare.strategies.fedavg import FedAvg
 
 @dataclass(frozen=True)
 class Upward(Plain):
-    """Asks those who say that they are better than I am, by at least this much."""
+    """Asks peers whose announced accuracy is higher than mine by at least `margin`."""
 
     margin: float = 0.05
     scored: ClassVar[bool] = True  # devices know how good their models are

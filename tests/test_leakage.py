@@ -16,8 +16,8 @@ from wayfare.experiment import Evaluation, Experiment, Training
 from wayfare.hashing.task import Hashing
 from wayfare.leakage import measure
 from wayfare.leakage.classes import counted, last_layer, rising
-from wayfare.leakage.figures import Figure, NotMeasured
-from wayfare.leakage.membership import Comparison, wins
+from wayfare.leakage.figures import LeakFigure, NotMeasured
+from wayfare.leakage.membership import MembershipScores, wins
 from wayfare.leakage.reconstruction import best, correlations, listening, rebuilt
 from wayfare.objects.models import CnnClassifier
 from wayfare.objects.task import Objects
@@ -61,7 +61,7 @@ def figures(section):
 
 def test_an_auc_by_hand():
     """Members 3, 1 against 2, 1, 0: 3 wins all three; 1 loses, draws, wins. (3 + 1.5) / 6."""
-    comparison = Comparison(2, 3)
+    comparison = MembershipScores(2, 3)
     comparison.add(np.array([3.0, 1.0, 2.0, 1.0, 0.0]))
     assert comparison.auc() == pytest.approx(4.5 / 6)
     comparison.add(np.array([3.0, 3.0, 0.0, 0.0, 0.0]))  # a second reply, AUC 1
@@ -73,7 +73,7 @@ def test_wins_by_hand():
 
 
 def test_chance_is_a_half_and_drawing_anew_keeps_the_kinds_apart():
-    comparison, rng = Comparison(20, 10), np.random.default_rng(0)
+    comparison, rng = MembershipScores(20, 10), np.random.default_rng(0)
     comparison.add(np.concatenate([np.arange(20) + 100, np.arange(10)]))
     assert comparison.auc() == 1
     assert comparison.redrawn(rng, 20).tolist() == [1.0] * 20
@@ -94,9 +94,9 @@ def test_classes_are_counted():
     """Three classes. The first guess is exact, the second misses one and names one falsely."""
     held, guesses = [frozenset({0}), frozenset({0, 1})], [frozenset({0}), frozenset({0, 2})]
     assert counted("rule", held, guesses, 3) == [
-        Figure("rule: exact set", 1, 0, 2),
-        Figure("rule: classes found", 2, 3, 3),
-        Figure("rule: false alarms", 1, 3, 3),
+        LeakFigure("rule: exact set", 1, 0, 2),
+        LeakFigure("rule: classes found", 2, 3, 3),
+        LeakFigure("rule: false alarms", 1, 3, 3),
     ]
     assert counted("rule", [frozenset({0, 1, 2})], [frozenset()], 3)[0].baseline == 1
 

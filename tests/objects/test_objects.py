@@ -15,6 +15,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from wayfare.components import allow_code
 from wayfare.core.errors import ConfigError, DataError
 from wayfare.core.protocols import Client
 from wayfare.core.seeds import rng_for
@@ -144,6 +145,7 @@ def test_settings_of_earlier_recipes_say_where_they_are_now() -> None:
 
 
 def test_a_part_of_ones_own_is_found_by_its_name() -> None:
+    allow_code(__name__)
     found = table(model={"name": f"{__name__}:Linear", "classes_first": 3})
     assert found.task.model == Linear(classes_first=3) and Experiment.from_toml(found.to_toml()) == found
 

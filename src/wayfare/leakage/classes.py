@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from wayfare.core.bundle import Bundle
 from wayfare.core.device import Bench
-from wayfare.leakage.figures import Figure, Finding, NotMeasured
+from wayfare.leakage.figures import Finding, LeakFigure, NotMeasured
 
 Classes = frozenset[int]
 
@@ -102,13 +102,15 @@ class ClassesHeld:
         return [truth[device] for device in together], list(together.values())
 
 
-def counted(name: str, truth: Sequence[Classes], guesses: Sequence[Classes], total: int) -> list[Figure]:
+def counted(name: str, truth: Sequence[Classes], guesses: Sequence[Classes], total: int) -> list[LeakFigure]:
     """How often the set is exact; held classes that are found, and others that are named falsely."""
     pairs = list(zip(truth, guesses))
     held = sum(map(len, truth))
     absent = total * len(truth) - held
     return [
-        Figure(f"{name}: exact set", sum(t == g for t, g in pairs), sum(len(t) == total for t in truth), len(pairs)),
-        Figure(f"{name}: classes found", sum(len(t & g) for t, g in pairs), held, held),
-        Figure(f"{name}: false alarms", sum(len(g - t) for t, g in pairs), absent, absent),
+        LeakFigure(
+            f"{name}: exact set", sum(t == g for t, g in pairs), sum(len(t) == total for t in truth), len(pairs)
+        ),
+        LeakFigure(f"{name}: classes found", sum(len(t & g) for t, g in pairs), held, held),
+        LeakFigure(f"{name}: false alarms", sum(len(g - t) for t, g in pairs), absent, absent),
     ]

@@ -11,7 +11,7 @@ class NotMeasured(Exception):
 
 
 @dataclass(frozen=True)
-class Figure:
+class LeakFigure:
     """What an attack finds, and what somebody finds who has not seen the messages."""
 
     name: str
@@ -28,7 +28,7 @@ class Finding:
 
     attack: str  # what is done, in words
     baseline: str  # what the baseline is
-    figures: list[Figure] = field(default_factory=list)
+    figures: list[LeakFigure] = field(default_factory=list)
     not_measured: list[str] = field(default_factory=list)
 
     def table(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from wayfare.core.bundle import Bundle, Weights
 from wayfare.core.device import Bench
 from wayfare.core.protocols import Client
 from wayfare.core.seeds import rng_for
-from wayfare.leakage.figures import Figure, Finding, NotMeasured
+from wayfare.leakage.figures import Finding, LeakFigure, NotMeasured
 
 _MOST = 300  # samples of a device that are looked at, of each kind
 _DRAWS = 500  # of the bootstrap, and of the baseline
@@ -32,7 +32,7 @@ def wins(scores: np.ndarray) -> np.ndarray:
     return np.where(higher, np.float32(1), np.where(equal, np.float32(0.5), np.float32(0)))
 
 
-class Comparison:
+class MembershipScores:
     """Samples trained on against others, of one device or of all: the mean over several replies of the wins."""
 
     def __init__(self, members: int, others: int) -> None:
@@ -87,8 +87,8 @@ class Membership:
     def __init__(self, seed: int) -> None:
         self._seed, self._why = seed, ""
         self._samples: dict[str, list[np.ndarray]] = {}  # of each device: trained on, held out, of other devices
-        self._held_out: dict[str, Comparison] = {}
-        self._elsewhere: dict[str, Comparison] = {}
+        self._held_out: dict[str, MembershipScores] = {}
+        self._elsewhere: dict[str, MembershipScores] = {}
         self._beginning: Weights | None = None
 
     def hear(self, bench: Bench, device: str, message: Bundle, reply: Bundle) -> None:
@@ -139,15 +139,15 @@ class Membership:
             found.figures.append(self._of_model(bench, trained))
         return found
 
-    def _of_replies(self, against: str, devices: list[Comparison]) -> list[Figure]:
+    def _of_replies(self, against: str, devices: list[MembershipScores]) -> list[LeakFigure]:
         rng = rng_for(self._seed, "leakage", against)
         redrawn = np.array([d.redrawn(rng, _DRAWS) for d in devices])
         highest = np.array([d.by_chance(rng, _DRAWS) for d in devices]).max(0)
         aucs = [d.auc() for d in devices]
         worst = int(np.argmax(aucs))
         return [
-            Figure(f"one reply, {against}: mean", float(np.mean(aucs)), 0.5, 0, *_interval(redrawn.mean(0))),
-            Figure(
+            LeakFigure(f"one reply, {against}: mean", float(np.mean(aucs)), 0.5, 0, *_interval(redrawn.mean(0))),
+            LeakFigure(
                 f"one reply, {against}: worst of {len(devices)}",
                 aucs[worst],
                 float(highest.mean()),
@@ -156,21 +156,21 @@ class Membership:
             ),
         ]
 
-    def _of_model(self, bench: Bench, trained: Weights) -> Figure:
+    def _of_model(self, bench: Bench, trained: Weights) -> LeakFigure:
         """The same attack by somebody who has the first and the last merged model, on the samples of all devices."""
         heard = [self._samples[device][:2] for device in self._held_out]
         rng = rng_for(self._seed, "leakage", "merged")
         members, others = (rng.permutation(np.concatenate(part))[: 4 * _MOST] for part in zip(*heard))
         samples = np.concatenate([members, others])
-        together = Comparison(len(members), len(others))
+        together = MembershipScores(len(members), len(others))
         together.add(losses(bench, self._beginning or {}, samples) - losses(bench, trained, samples))
         low, high = _interval(together.redrawn(rng, _DRAWS))
-        return Figure(f"merged model, {_HELD_OUT}", together.auc(), 0.5, 0, low, high)
+        return LeakFigure(f"merged model, {_HELD_OUT}", together.auc(), 0.5, low=low, high=high)
 
 
-def _compare(devices: dict[str, Comparison], device: str, members: np.ndarray, others: np.ndarray) -> None:
+def _compare(devices: dict[str, MembershipScores], device: str, members: np.ndarray, others: np.ndarray) -> None:
     if len(members) and len(others):
-        devices.setdefault(device, Comparison(len(members), len(others))).add(np.concatenate([members, others]))
+        devices.setdefault(device, MembershipScores(len(members), len(others))).add(np.concatenate([members, others]))
 
 
 def _interval(values: np.ndarray) -> tuple[float, float]:

@@ -21,7 +21,7 @@ from wayfare.core.device import Bench
 from wayfare.core.protocols import Client, Failure, Population
 from wayfare.core.seeds import rng_for
 from wayfare.engines.programs import perform
-from wayfare.leakage.figures import Figure, Finding, NotMeasured
+from wayfare.leakage.figures import Finding, LeakFigure, NotMeasured
 
 _ROWS = 64  # of the layer that are looked at: those that changed most
 _TRIALS = 20  # for each batch size
@@ -68,7 +68,7 @@ def listening(net: nn.Module) -> Iterator[dict[str, Tensor]]:
             hook.remove()
 
 
-def _collect(found: Finding, name: str, measure: Callable[[], list[Figure]]) -> None:
+def _collect(found: Finding, name: str, measure: Callable[[], list[LeakFigure]]) -> None:
     try:
         found.figures += measure()
     except NotMeasured as reason:
@@ -108,25 +108,25 @@ class Reconstruction:
         )
         if self._means:
             name = "class means of one sample: that sample's own features"
-            found.figures.append(Figure(name, self._single, 0, self._means))
+            found.figures.append(LeakFigure(name, self._single, 0, self._means))
         for size, bench in benches.items():
             _collect(found, f"one step on {_samples(size)}", lambda b=bench, n=size: self._few(b, state, n))  # type: ignore[misc]
         _collect(found, "a whole round", self._whole_rounds)
         return found
 
-    def _few(self, bench: Bench, state: Bundle, size: int) -> list[Figure]:
+    def _few(self, bench: Bench, state: Bundle, size: int) -> list[LeakFigure]:
         return one_step(bench, state, size, rng_for(self._seed, "leakage", "steps", size))
 
-    def _whole_rounds(self) -> list[Figure]:
+    def _whole_rounds(self) -> list[LeakFigure]:
         if not self._rounds:
             raise NotMeasured(
                 self._why or "no device has held-out samples to compare with: set evaluation.holdout above 0"
             )
         value, baseline = np.mean(list(self._rounds.values()), axis=0)
-        return [Figure("a whole round, as in the run", float(value), float(baseline))]
+        return [LeakFigure("a whole round, as in the run", float(value), float(baseline))]
 
 
-def one_step(bench: Bench, state: Bundle, size: int, rng: np.random.Generator) -> list[Figure]:
+def one_step(bench: Bench, state: Bundle, size: int, rng: np.random.Generator) -> list[LeakFigure]:
     """One step on `size` samples, several times."""
     values, chance, errors = [], [], []
     for device, samples, others in _draws(bench, size, rng):
@@ -137,9 +137,9 @@ def one_step(bench: Bench, state: Bundle, size: int, rng: np.random.Generator) -
         chance.append(best(guesses, _inputs(bench, message, others)[1]))
         errors.append(float((guesses[0] - inputs[0]).abs().max()) if size == 1 else 0.0)
     name = f"one step on {_samples(size)}"
-    found = [Figure(name, float(np.mean(values)), float(np.mean(chance)))]
+    found = [LeakFigure(name, float(np.mean(values)), float(np.mean(chance)))]
     if size == 1:
-        found.append(Figure(f"{name}: largest error of an entry", max(errors), _spread(bench, state)))
+        found.append(LeakFigure(f"{name}: largest error of an entry", max(errors), _spread(bench, state)))
     return found
 
 
