@@ -107,11 +107,11 @@ def assert_harmless(text: str) -> None:
 def test_a_console_writes_no_control_character_and_takes_no_foreign_markup(text: str) -> None:
     table = Table("name", title=foreign(text))
     table.add_row(foreign(text))
-    table.add_row(Text(text))
+    table.add_row(Text(text[:1000]))
     found = shown(lambda to: (to.print(f"[yellow]warning[/yellow] {foreign(text)}"), to.print(table)))
     assert_harmless(found)
     assert found.replace("\n", "").startswith(f"warning {printable(text)}"[:40])
-    assert_harmless(shown(lambda to: to.print(text)))  # even where somebody forgot
+    assert_harmless(shown(lambda to: to.print(text[:1000])))  # even where somebody forgot
 
 
 @hostile
