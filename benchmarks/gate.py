@@ -1,9 +1,11 @@
 """The admission gate: every kind of malformed update, mixed with honest ones, in rounds of three strategies.
 
-    python benchmarks/gate.py [--quick] [--json] [--updates N] [--seed S]
+    python benchmarks/gate.py [--quick] [--json] [--updates N] [--runs N] [--seed S]
 
-Each round's result is compared, bit for bit, with the merge of its honest replies alone. Exit status 1 if a malformed
-update is admitted, is refused for another reason than its own, loses a round, or changes one bit.
+Each round's result is compared, bit for bit, with the merge of its honest replies alone. Then whole runs in which one
+device lies in a value or a metric (`gate_runs.py`): every strategy, `train` and `evaluate`, every kind of value. Exit
+status 1 if a malformed update is admitted, is refused for another reason than its own, loses a round, or changes one
+bit, or if a lie ends a run or changes its result.
 """
 
 from __future__ import annotations
@@ -369,11 +371,23 @@ def measure(updates: int, seed: int, tick: Callable[[int], None] = lambda done: 
     return tally
 
 
+def whole_runs(count: int, seed: int) -> tuple[int, dict[tuple[str, str, str], str]]:
+    """How many runs there were, 0 for all there are; and what a lie did to which of them."""
+    import gate_runs
+
+    runs = gate_runs.all_runs()
+    if count:
+        runs = random.Random(seed).sample(runs, count)
+    faults = {one: fault for one in runs if (fault := gate_runs.fault(*one))}
+    return len(runs), faults
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="5,000 updates instead of 100,000")
     parser.add_argument("--json", action="store_true", help="figures, targets and which are met, as JSON")
     parser.add_argument("--updates", type=int, default=0, help="how many malformed updates")
+    parser.add_argument("--runs", type=int, default=0, help="how many whole runs; default: all, with --quick 60")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -388,6 +402,7 @@ def main() -> int:
     if sys.stderr.isatty():
         print("\r", end="", file=sys.stderr)
     astray = sum(n for kind, codes in tally.codes.items() for code, n in codes.items() if code != KINDS[kind].code)
+    runs, faults = whole_runs(options.runs or (60 if options.quick else 0), options.seed)
     figures = {
         "malformed": sum(tally.sent.values()),
         "kinds": len(tally.sent),
@@ -397,10 +412,12 @@ def main() -> int:
         "rounds": tally.rounds,
         "rounds lost": tally.lost,
         "rounds with a changed bit": tally.changed,
+        "whole runs": runs,
+        "whole runs harmed": len(faults),
         "seconds": round(time.monotonic() - began, 1),
     }
     targets = {"kinds": 30, "admitted": 0, "refused for another reason": 0, "rounds lost": 0}
-    targets["rounds with a changed bit"] = 0
+    targets |= {"rounds with a changed bit": 0, "whole runs harmed": 0}
     met = {
         name: figures[name] >= wanted if name == "kinds" else figures[name] <= wanted
         for name, wanted in targets.items()
@@ -417,6 +434,8 @@ def main() -> int:
             codes = ", ".join(sorted(tally.codes[kind])) or "-"
             print(f"{kind:38} {tally.sent[kind]:7,} {tally.refused[kind]:8,}  {codes}")
         print()
+        for name, fault in faults.items():
+            print(f"{' '.join(name)}: {fault}")
         for name, figure in figures.items():
             verdict = "" if name not in met else "  met" if met[name] else "  MISSED"
             print(f"{name:38} {figure:>7,}{verdict}")

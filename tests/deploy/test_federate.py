@@ -523,7 +523,7 @@ def test_a_reply_may_be_so_large_and_a_node_pulls_what_it_was_sent():
     from flwr.proto import fleet_pb2 as fleet
     from flwr.proto import message_pb2 as message
 
-    from wayfare.deploy.fence_rules import Conduct, Refusal
+    from wayfare.deploy.fence_rules import Conduct, FenceRefusal
 
     conduct, key = Conduct(b"key"), base64.b64encode(b"key").decode()
     tree = message.ObjectTree(object_id="m", children=[message.ObjectTree(object_id="part")])
@@ -539,12 +539,12 @@ def test_a_reply_may_be_so_large_and_a_node_pulls_what_it_was_sent():
     push = message.PushObjectRequest(object_id="mine", object_content=b"0" * 2**20).SerializeToString()
     for _ in range(64 + 4):  # 64 MiB, and four times the one that it was sent
         conduct.check("push-object", key, push)
-    with pytest.raises(Refusal, match="its reply has more than 4 times") as found:
+    with pytest.raises(FenceRefusal, match="its reply has more than 4 times") as found:
         conduct.check("push-object", key, push)
     assert found.value.status == 413
-    with pytest.raises(Refusal, match="not a message of Flower"):
+    with pytest.raises(FenceRefusal, match="not a message of Flower"):
         conduct.check("push-object", key, b"\xff\xff")
-    with pytest.raises(Refusal, match="cannot be read"):
+    with pytest.raises(FenceRefusal, match="cannot be read"):
         conduct.check("push-object", "\u00fc", push)
 
 

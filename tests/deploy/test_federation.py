@@ -72,7 +72,7 @@ def test_attempts_to_go_elsewhere_are_seen():
     if not offline.is_possible():
         pytest.skip("this system does not let us take the network away (unshare -rn)")
     code = (
-        "import socket, fence as f; f.alone(); before = f.tried_elsewhere()\n"
+        "import socket, offline as f; f.alone(); before = f.tried_elsewhere()\n"
         "for family, to in ((socket.AF_INET, '192.0.2.1'), (socket.AF_INET6, '2001:db8::1')):\n"
         "    with socket.socket(family, socket.SOCK_DGRAM) as one: one.connect_ex((to, 53))\n"
         "print(before, f.tried_elsewhere())"

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from wayfare.core.errors import ConfigError, DataError
-from wayfare.hashing import vggf
+from wayfare.hashing import nets, vggf
 from wayfare.hashing.nets import CNNF, Encoders, Layers, across_channels, signs
 
 SMALL = {"conv1": (3, 2, 3, 4), "conv2": (2, 2, 4, 4), "conv3": (2, 2, 4, 4), "fc7": (1, 1, 4, 5)}
@@ -63,7 +63,7 @@ def test_weights_of_cnnf(cnnf, monkeypatch, tmp_path):
     before = net.hash.weight.clone()
     weights = {name: np.zeros(p.shape, np.float32) for name, p in net.named_parameters() if "hash" not in name}
     mean = np.random.default_rng(0).uniform(0, 255, (3, 224, 224)).astype(np.float32)
-    monkeypatch.setattr(vggf, "read", lambda file: dict(weights, mean=mean))
+    monkeypatch.setattr(nets, "read", lambda file: dict(weights, mean=mean))
     net.load(tmp_path / "vgg.mat")
     assert torch.equal(net.hash.weight, before) and float(net.conv4.weight.abs().sum()) == 0
     seen = []

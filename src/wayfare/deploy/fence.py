@@ -31,7 +31,7 @@ import h11
 import httpx
 
 from wayfare.deploy.fence_log import FenceLog
-from wayfare.deploy.fence_rules import KEY_HEADER, LARGE, PREFIX, ROUTES, Conduct, Refusal, route_of
+from wayfare.deploy.fence_rules import KEY_HEADER, LARGE, PREFIX, ROUTES, Conduct, FenceRefusal, route_of
 from wayfare.deploy.keys import Roll, fingerprint, name_in
 
 _CONNECTIONS, _PER_ADDRESS, _PER_NODE, _HANDSHAKES = 1024, 128, 16, 64
@@ -184,7 +184,7 @@ class Fence:
             while isinstance(request := await stream.event(_IDLE), h11.Request):
                 try:
                     status, kind, body = await self._answer(guest, peer, request, stream)
-                except Refusal as refusal:
+                except FenceRefusal as refusal:
                     self._log.refused(peer.name, peer.key, host, refusal.reason)
                     await stream.send(refusal.status, "text/plain", refusal.reason.encode(), last=True)
                     return
@@ -208,13 +208,13 @@ class Fence:
         """What the SuperLink says to a request that may pass."""
         route = route_of(request.method.decode("ascii"), request.target.decode("ascii", "replace"))
         if guest is None or not self._roll.holds(peer.name, peer.certificate):  # it may have been revoked just now
-            raise Refusal("its certificate is revoked or not on the roll", 401)  # Flower's node ends then
+            raise FenceRefusal("its certificate is revoked or not on the roll", 401)  # Flower's node ends then
         if guest.connections > _PER_NODE:
-            raise Refusal("too many connections of one node", 429)
+            raise FenceRefusal("too many connections of one node", 429)
         await asyncio.sleep(guest.pause())
         length = dict(request.headers).get(b"content-length", b"0")
         if int(length) > ROUTES[route]:
-            raise Refusal(f"a request of more than {ROUTES[route]:,} bytes", 413)
+            raise FenceRefusal(f"a request of more than {ROUTES[route]:,} bytes", 413)
         headers = {name: value for name, value in request.headers if name in _PASSED_ON or name.startswith(b"flwr-")}
         async with self._large if ROUTES[route] > LARGE else contextlib.nullcontext():
             body = await asyncio.wait_for(stream.body(ROUTES[route]), _REQUEST)
@@ -258,7 +258,7 @@ class _Stream:
         while isinstance(event := await self.event(_STALL), h11.Data):
             size += len(event.data)
             if size > largest:
-                raise Refusal(f"a request of more than {largest:,} bytes", 413)
+                raise FenceRefusal(f"a request of more than {largest:,} bytes", 413)
             parts.append(bytes(event.data))
         if not isinstance(event, h11.EndOfMessage):
             raise ConnectionResetError("it ended in the middle")

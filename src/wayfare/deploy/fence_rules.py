@@ -28,7 +28,7 @@ ROUTES = {
 PREFIX = "/v1/fleet/"
 
 
-class Refusal(Exception):
+class FenceRefusal(Exception):
     """Why a request does not pass, and with which status."""
 
     def __init__(self, reason: str, status: int = 403) -> None:
@@ -40,9 +40,9 @@ def route_of(method: str, target: str) -> str:
     """The route of a request, if it is one that passes."""
     route = target.removeprefix(PREFIX)
     if not target.startswith(PREFIX) or route not in ROUTES:
-        raise Refusal(f"{method} {target[:80]!a} is not for nodes", 404)
+        raise FenceRefusal(f"{method} {target[:80]!a} is not for nodes", 404)
     if method != "POST":
-        raise Refusal(f"{method} {target[:80]!a} is not a POST", 405)
+        raise FenceRefusal(f"{method} {target[:80]!a} is not a POST", 405)
     return route
 
 
@@ -61,18 +61,18 @@ class Conduct:
         try:
             signed_as = base64.b64decode(key_header, validate=True)
         except (binascii.Error, ValueError) as error:
-            raise Refusal("a key that cannot be read") from error
+            raise FenceRefusal("a key that cannot be read") from error
         if signed_as != self.public_key:
-            raise Refusal("signed with a key that is not that of its certificate")
+            raise FenceRefusal("signed with a key that is not that of its certificate")
         request = _parsed(_requests()[route], body)
         if route == "activate-node" and request.public_key != self.public_key:
-            raise Refusal("another node's key")
+            raise FenceRefusal("another node's key")
         if route == "push-messages":
             _check_reply(request)
         elif route == "pull-object" and not self._was_sent(request.object_id):
-            raise Refusal("an object that was not sent to it")
+            raise FenceRefusal("an object that was not sent to it")
         elif route == "confirm-message-received" and request.message_object_id not in self.parts:
-            raise Refusal("a message that was not sent to it")
+            raise FenceRefusal("a message that was not sent to it")
         elif route == "push-object":
             self._check_part(request)
 
@@ -81,10 +81,10 @@ class Conduct:
 
     def _check_part(self, request: Any) -> None:
         if request.object_id not in self.expected:
-            raise Refusal("an object that is no part of its reply")
+            raise FenceRefusal("an object that is no part of its reply")
         self.left -= len(request.object_content)
         if self.left < 0:
-            raise Refusal(f"its reply has more than {_TIMES} times the bytes of its message and {_FREE:,}", 413)
+            raise FenceRefusal(f"its reply has more than {_TIMES} times the bytes of its message and {_FREE:,}", 413)
 
     def note(self, route: str, body: bytes) -> None:
         """Remember what the SuperLink has answered."""
@@ -105,9 +105,9 @@ class Conduct:
 
 def _check_reply(request: Any) -> None:
     if len(request.messages_list) != 1 or len(request.message_object_trees) != 1:
-        raise Refusal("not exactly one reply")
+        raise FenceRefusal("not exactly one reply")
     if request.messages_list[0].metadata.src_node_id != request.node.node_id:
-        raise Refusal("a reply in the name of another node")
+        raise FenceRefusal("a reply in the name of another node")
 
 
 def _parts_of(tree: Any) -> set[str]:
@@ -126,7 +126,7 @@ def _parsed(kind: Any, body: bytes) -> Any:
     try:
         return kind.FromString(body)
     except DecodeError as error:
-        raise Refusal("not a message of Flower", 400) from error
+        raise FenceRefusal("not a message of Flower", 400) from error
 
 
 def _requests() -> dict[str, Any]:

@@ -66,7 +66,7 @@ def invite(folder: Path, name: str, server: Address, days: int, out: Path) -> In
     make_authority(folder, [server.host], days)
     key, certificate = enrol(folder, name, days)
     authority = (folder / "ca.crt").read_text(encoding="ascii")
-    made = Invite(name, str(server), app_hash(), authority, certificate.decode(), key.decode())
+    made = Invite(name, str(server), app_hash(), authority, certificate=certificate.decode(), key=key.decode())
     made.write(out)
     return made
 

@@ -395,7 +395,7 @@ def test_the_regressor_is_made_from_its_study(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_predictors_of_others_are_called_with_the_laboratory() -> None:
-    allow_code("tour", "no_such_module")
+    allow_code("tour", "no_such_module", "builtins")
     assert make("tour:Mean", 0.25, 33, "") == Mean(bonus=0.25)  # type: ignore[arg-type]
     for name, message in (
         ("tour:Nothing", "cannot be imported"),
