@@ -137,7 +137,8 @@ def test_a_federation_is_watched(text: str) -> None:
     node = dict.fromkeys(federation_view._COLUMNS, text)
     found = {"run": text, "round": 1, "rounds": 2, "finished": False, "seconds": 1.0, "bytes_up": 1, "bytes_down": 1,
              "void": 0, "nodes": [node], "metrics": {text: 0.5},
-             "fence": {"refused": 1, "last": [dict.fromkeys(("name", "key", "address", "reason"), text) | {"time": 0}]}}  # fmt: skip
+             "fence": {"refused": 1, "last": [dict.fromkeys(("name", "key", "address", "reason"), text) | {"time": 0}]},
+             }  # fmt: skip
     assert_harmless(shown(lambda to: to.print(federation_view.view(found))))
 
 

@@ -61,7 +61,8 @@ def enter(writable: list[str], read_only: list[str]) -> None:
 def _set_read_only(folder: str, on: bool) -> None:
     settings = struct.pack("QQQQ", *((_RDONLY, 0) if on else (0, _RDONLY)), 0, 0)
     flags = _RECURSIVE if on else 0
-    _done(_libc().syscall(_SETATTR, _HERE, folder.encode(), flags, settings, len(settings)), f"read-only {folder}")
+    arguments = _HERE, folder.encode(), flags, settings, len(settings)
+    _done(_libc().syscall(_SETATTR, *arguments), f"read-only {folder}")
 
 
 def _give_up_rights(libc: ctypes.CDLL) -> None:

@@ -33,6 +33,7 @@ _SECONDS = 60.0  # for a request: the fence may let it wait
 def pinned_client(settings: Mapping[str, Any]) -> type[Any]:
     """Flower's client with the invitation's certificate, server and app."""
     import httpx
+    from flwr.supercore.run import RunNotRunningException
     from flwr.supernode.fleet_http_client import FleetHttpClient
 
     context = ssl.create_default_context(cafile=settings["authority"])
@@ -66,7 +67,7 @@ def pinned_client(settings: Mapping[str, Any]) -> type[Any]:
             if found != settings["app"]:
                 text = f"refused: the server sent an app {found[:12]} and the invitation is for {settings['app'][:12]}"
                 say(Path(settings["home"]), text)
-                raise RuntimeError(text)
+                raise RunNotRunningException(text)  # Flower's node drops the message, and goes on
             return response
 
     return PinnedClient
