@@ -316,13 +316,20 @@ def sections(state: Bundle) -> dict[str, str]:
     return {section: digest(weights) for section, weights in state.tensors.items()}
 
 
+def gate_of(stream: Stream) -> Gate:
+    return Gate(Prepared(stream), Policy(quorum=0.001), ROUND, lambda device: SIZE)
+
+
 def play(strategy: Strategy, state: Bundle, case: Case) -> Outcome:
-    """The round through the gate, against the merge of the honest replies alone."""
-    expected = strategy.merge(state, iter(case.honest))
-    asking = Gate(Prepared(case.stream), Policy(quorum=0.001), ROUND, lambda device: SIZE)
-    requests = ((device, strategy.send(state, device)) for device in case.asked)
+    """The round through the gate, against the round of the honest replies alone."""
+
+    def requests() -> Iterator[tuple[str, Bundle]]:
+        return ((device, strategy.send(state, device)) for device in case.asked)
+
+    expected = gate_of(list(case.honest)).merge(strategy, state, requests)
+    asking = gate_of(case.stream)
     try:
-        merged = strategy.merge(state, asking.ask("train", requests, strategy.expects(state)))
+        merged = asking.merge(strategy, state, requests)
     except Exception:  # a void round, or a gate that falls over: either way the round is lost
         return Outcome(False, False, True, asking.refused)
     same = sections(merged) == sections(expected) and merged.values == expected.values

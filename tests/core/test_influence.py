@@ -43,7 +43,7 @@ def answer(value: float, running: float | None = None, **sections: float) -> Bun
 
 
 def merged(strategy: Any, replies: dict[str, Bundle], state: Bundle, **policy: Any) -> tuple[Bundle, Gate]:
-    gate = Gate(Answers(replies), Policy(**policy), 1, lambda device: 5)
+    gate = Gate(Answers(replies), Policy(**{"max_ratio": 3.0, **policy}), 1, lambda device: 5)
     return gate.merge(strategy, state, lambda: ((id, strategy.send(state, id)) for id in replies)), gate
 
 
@@ -170,7 +170,7 @@ class Poisoned(Local):
 
 
 def test_a_run_that_was_interrupted_is_shortened_the_same(tmp_path: Path) -> None:
-    toy, policy = line(*[[float(i)] for i in range(1, 11)]), Policy()
+    toy, policy = line(*[[float(i)] for i in range(1, 11)]), Policy(max_ratio=3.0)
 
     def lab(name: str) -> Lab:
         made = Lab(toy, FedAvg(), tmp_path / name, policy=policy, engine=Poisoned())

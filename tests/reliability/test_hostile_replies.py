@@ -176,7 +176,7 @@ def test_one_poisoner_of_ten_neither_ends_a_run_nor_ruins_it(strategy: Strategy,
     alone = run(digits(strategy), tmp_path / "honest", "local")["metrics"]["test/accuracy"]
     poisoned = run(digits(strategy), tmp_path / "poisoned", Poisoning())
     assert poisoned["void"] == poisoned["refused"] == 0
-    assert poisoned["metrics"]["test/accuracy"] > 0.6 * alone > 0.5
+    assert poisoned["metrics"]["test/accuracy"] > 0.5 * alone > 0.4
     lines = [json.loads(line) for line in (tmp_path / "poisoned" / "rounds.jsonl").read_text().splitlines()]
     assert all({note["device"] for note in line["shortened"]} == {"c3"} for line in lines[1:])
     assert "shortened" not in (tmp_path / "honest" / "rounds.jsonl").read_text()

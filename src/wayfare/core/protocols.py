@@ -441,7 +441,7 @@ class Policy:
     deadline: float = 3600.0  # seconds for one round
     on_error: Literal["skip", "raise"] = "skip"  # a program that fails on a device: leave it out and count it, or stop
     max_void: int = 3  # stop after this many rounds in a row without a quorum
-    max_ratio: float = 3.0  # shorten a change to max_ratio x the upper quartile of its round's changes; 0: never
+    max_ratio: float = 4.0  # shorten a change to max_ratio x the upper quartile of its round's changes; 0: never
     max_change: float = 100.0  # refuse a model with |reply - sent| > max_change * (1 + |sent|)
     max_norm: float = 1e6  # refuse any other section with a norm above this
     max_examples: int = 10_000_000
