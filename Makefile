@@ -28,7 +28,7 @@ demo: setup
 test: $(VENV)/flower
 	$(BIN)/python -m pytest $(PYTEST)
 
-lint: setup
+lint: $(VENV)/flower
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/mypy
