@@ -103,7 +103,7 @@ def _perform(message: Message, context: Context, outcome: dict[str, Any]) -> dic
     node: Any = context.node_config
     home, photos = Path(str(node.get("home", ""))), str(node.get("photos", ""))  # none in a simulation
     # a server's recipe may name only what the owner of this node has allowed; a simulation is the caller's own machine
-    allow_code(*(str(node.get("allow_code", "")).split() if photos else call["allow_code"]))
+    allow_code(*(str(node.get("allow_code", "")).split() if photos else call.get("allow_code", ())))
     left = float(call["seconds"])
     if call["until"]:  # by the one clock: a message may have waited, or be here for the second time
         left = min(left, float(call["until"]) - time.time())
