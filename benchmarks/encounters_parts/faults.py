@@ -16,7 +16,7 @@ from rich.table import Table
 
 from encounters_parts.accuracy import RECIPES
 from places_parts import common
-from wayfare import runner
+from wayfare import allow_code, runner
 from wayfare.core.seeds import rng_for
 from wayfare.encounters.policies.fedtour import FedTour
 from wayfare.encounters.policies.gossip import Gossip
@@ -104,6 +104,7 @@ def _spent(policy, slots):
         (work / "pair.txt").write_text("".join(f"{30 * slot} 1 2\n" for slot in range(slots)))
         changes = {"partition.name": "random", "partition.clients": 2, "topology.traces": str(work / "pair.txt"),
                    "topology.liars": 0.5, "evaluation.every": slots, "training.at_most": 20}  # fmt: skip
+        allow_code(__name__)
         trusting = replace(policy, reserve=LIMIT // 2, predict_with=f"{__name__}:Believer")
         experiment = replace(Experiment.read(RECIPES / "tour.toml", changes), exchange=trusting)
         taken = {}
