@@ -5,7 +5,8 @@
 A fault (mutant) is one change of the syntax tree: another comparison, a boundary, a sign, `and` for `or`, a condition
 turned round, a constant plus or minus one, `return None`, a statement left out. Texts and annotations stay as they are.
 It is killed if a test fails or does not come to an end. The score is the share of mutants that are killed, without
-those listed in `EQUIVALENT`, which change nothing that can be observed. Exit status 1 if it is below 95 %.
+those listed in `EQUIVALENT`, which change nothing that can be observed. Exit status 1 if it is below 95 %; with --quick
+it is only printed.
 
 Each mutant runs in a forked process that has the libraries loaded and the module not yet, so most take seconds.
 """
@@ -281,7 +282,7 @@ def main() -> int:
         print(
             f"{killed} of {killed + len(survivors)} mutants killed, {score:.1%} ({total} in all, target {TARGET:.0%})"
         )
-    return 0 if score >= TARGET else 1
+    return 0 if given.quick or score >= TARGET else 1  # a score of twenty is not judged, only printed
 
 
 def _load_libraries() -> None:
