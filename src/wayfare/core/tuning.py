@@ -1,7 +1,8 @@
 """The two things that are done for speed only.
 
 **Freed memory is kept.** By default glibc gives large tensors back to the system when they are freed, and every step
-then waits for fresh pages. Keeping them takes 30 rounds of a small network from 12.6 to 9.5 s of CPU time.
+then waits for fresh pages. On a busy machine 30 rounds of a small network took 9.5 s of CPU time with this and 12.6 to
+14.6 without; on an idle one 9.4 and 9.7 (means of three), which is noise. To be removed if nothing more is found.
 
 **Training without importing torch's compiler.** torch's optimisers import it when they are first used, only to tell it
 to keep off. That takes every process 2.3 s of CPU time, almost as much as importing torch (2.6 s): a quarter of a
