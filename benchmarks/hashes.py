@@ -86,7 +86,7 @@ def work(everything):
     seen = set()
     for path in sorted(RECIPES.rglob("*.toml")):
         name = str(path.relative_to(RECIPES).with_suffix(""))
-        if name in ("demo/objects-pooled", "fedtour/base", "fedtour/study"):  # need the split of another run
+        if name in ("demo/objects-pooled", "fedtour/base", "fedtour/study", "photos"):  # need another run or photos
             continue
         try:
             cells = cells_of(path, everything)

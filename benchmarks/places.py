@@ -1,18 +1,20 @@
 """Place recognition: how well it is learnt, how fast it is, and whether it knows what it does not know.
 
-    python benchmarks/places.py [--quick] [--json] [--only town,city,bgu,speed,unknown] [--seeds 3] [--out DIR]
+    python benchmarks/places.py [--quick] [--json] [--only default,town,city,bgu,speed,unknown] [--seeds 3] [--out DIR]
 
-- town: federated, local and pooled training on the synthetic town beside the values of the FedVPR paper. Each of its
-  cities is tested on in turn and the others are trained on. What does not come out in the paper's order is printed as
-  such.
+- default: the recipe `places` on four cities, trained on twelve cities of other towns, beside untrained networks, local
+  only, other splits and strategies, and pooled training; with the bytes that a client sends.
+- town: the paper's loss and mining: federated, local and pooled training on the synthetic town beside the values of the
+  FedVPR paper. Each of its cities is tested on in turn and the others are trained on. What does not come out in the
+  paper's order is printed as such.
 - city: the same on the town of 32,000 photographs in 8 cities, for the rows that are judged.
 - bgu: the same on real photographs of a campus, night queries in a day database, for new dates and for new places, if
   they are in $WAYFARE_SHARED/data/places (default ../shared).
 - speed: embedding and training beside a plain torch loop, mining's share of a local epoch, the proximity split of 1.6
   million photos, and one photo in an index of a million.
 - unknown: how often photos of places that are not in the index are called unknown, and the precision-recall curve.
-With --out an interrupted benchmark goes on where it was. With --quick city and bgu are left out, and accuracy and speed
-are shown, but not judged: they take seeds, rounds and sizes. Exit status 1 when a target is missed.
+With --out an interrupted benchmark goes on where it was. With --quick default, city and bgu are left out, and accuracy
+and speed are shown, but not judged: they take seeds, rounds and sizes. Exit status 1 when a target is missed.
 """
 
 import argparse
@@ -26,7 +28,7 @@ from types import SimpleNamespace
 from rich.console import Console
 
 from command import not_timed, print_targets
-from places_parts import accuracy, common, speed, unknown
+from places_parts import accuracy, common, default, speed, unknown
 from wayfare.core.errors import WayfareError
 
 # ---- all hyper-parameters of the runs; local only, centralised, hierarchy and FedVC get as many local passes as FedAvg
@@ -95,7 +97,7 @@ BGU = {
 QUICK_TOWN = {"town": "tiny", "rounds": 1, "per_round": 1, "at_most": 4, "fedvc_steps": 4, "judged_seeds": 0}
 QUICK_UNKNOWN = {"validation_clients": 1}  # each city of the tiny town has two clients
 
-PARTS = ("town", "city", "bgu", "speed", "unknown")
+PARTS = ("default", "town", "city", "bgu", "speed", "unknown")
 note = common.note
 
 
@@ -108,6 +110,9 @@ def measure(args, out):
     if "speed" in args.only:
         found["speed"] = (speed.speed(args.quick, out), speed.show_speed, speed.speed_targets)
     side_by_side = args.workers or os.cpu_count() or 1
+    if "default" in args.only and not args.quick:
+        rows = default.default(args.seeds, out / "default", side_by_side)
+        found["default"] = (rows, default.show, default.targets)
     if "town" in args.only:
         figures = accuracy.town(town_settings, args.seeds, path, out / "town", side_by_side)
         found["town"] = (figures, accuracy.show_town, accuracy.town_targets)

@@ -9,7 +9,7 @@ from pathlib import Path
 from wayfare import Evaluation, Experiment, Training, run
 from wayfare.partition.random import Random
 from wayfare.places.backbones import SmallCnnBackbone
-from wayfare.places.calibration import calibrate
+from wayfare.places.calibration import Calibrator
 from wayfare.places.data.town import TownPhotos
 from wayfare.places.index import Index
 from wayfare.places.indexing import add
@@ -27,7 +27,7 @@ run(Experiment(task, Random(4), training=training, evaluation=Evaluation(holdout
 
 model = load_model(folder)
 photos = model.task.loaded.divided.photos  # of the town: where each was taken, and which are queries
-add(model, photos.take(~photos.query), folder / "index", lambda: calibrate(model, folder))
+add(model, photos.take(~photos.query), folder / "index", Calibrator(model, folder))
 
 index = Index(folder / "index")
 queries = photos.take(photos.query).paths()[::20]

@@ -27,24 +27,35 @@ dependencies = []
 publisher = "evil"
 [tool.flwr.app.components]
 serverapp = "evil.apps:server"
-clientapp = "evil.apps:client"
+clientapp = "evil.node:client"
 """
 APPS = """\
 from pathlib import Path
-from flwr.clientapp import ClientApp
+from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import ServerApp
 Path({mark!r}).write_text("ran")
 server = ServerApp()
+
+@server.main()
+def main(grid, context):
+    content = RecordDict({{"call": ConfigRecord({{"program": "hello"}})}})
+    grid.send_and_receive([Message(content, node, "query") for node in grid.get_node_ids()], timeout=120)
+"""
+NODE = """\
+from pathlib import Path
+from flwr.clientapp import ClientApp
+Path({mark!r}).write_text("ran")
 client = ClientApp()
 """
 
 
-def evil_app(folder: Path, mark: Path) -> Path:
-    """A Flower app that leaves a mark when it is imported."""
+def evil_app(folder: Path, mark: Path, node_mark: Path) -> Path:
+    """A Flower app that leaves a mark when a server imports it, and another when a node does."""
     (folder / "evil").mkdir(parents=True)
     (folder / "pyproject.toml").write_text(EVIL)
     (folder / "evil/__init__.py").touch()
     (folder / "evil/apps.py").write_text(APPS.format(mark=str(mark)))
+    (folder / "evil/node.py").write_text(NODE.format(mark=str(node_mark)))
     return folder
 
 

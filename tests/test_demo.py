@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from browser import browse
 from wayfare.cli import main
 from wayfare.components import parts_of
 from wayfare.core.errors import WayfareError
@@ -137,9 +136,6 @@ def test_the_page_in_a_browser(page: str, tmp_path: Path) -> None:
     A browser without a screen paints when it likes, so there frames come from its clock. Its window is never narrower
     than 500 pixels, so the page is in a frame of 400, and says from there what it found.
     """
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("chromium is not on PATH: the page is not opened in a real browser")
     looks = """
     const wait = (ms) => new Promise((done) => setTimeout(done, ms));
     const root = document.getElementById("tour");
@@ -164,15 +160,10 @@ def test_the_page_in_a_browser(page: str, tmp_path: Path) -> None:
     frame = '<iframe src="inside.html" width="400" height="800" style="border:0"></iframe>'
     (tmp_path / "looked.html").write_text(f"<body><script>{hears}</script>{frame}</body>", "utf-8")
     (tmp_path / "page.html").write_text(page, "utf-8")
-    quiet = "--no-first-run --disable-background-networking --disable-component-update --disable-sync --disable-gpu"
-    command = [chromium, "--headless", "--no-sandbox", *quiet.split(), f"--user-data-dir={tmp_path / 'profile'}"]
-    command += ["--enable-logging=stderr", "--v=0", "--window-size=600,900", "--virtual-time-budget=8000", "--dump-dom"]
     found = {}
     for name in ("page", "looked"):  # as it is, and with the script
-        given = [*command, (tmp_path / f"{name}.html").as_uri()]
-        done = subprocess.run(given, capture_output=True, text=True, timeout=120, check=True)
-        assert [said for said in done.stderr.splitlines() if "CONSOLE" in said] == [], name
-        found[name] = done.stdout
+        found[name], said = browse(tmp_path / f"{name}.html", tmp_path, "--window-size=600,900")
+        assert said == [], name
     looked = json.loads(re.search(r'<pre id="looked">(.*?)</pre>', found["looked"]).group(1))  # type: ignore[union-attr]
     assert looked["images"] >= 19 and looked["broken"] == 0 and looked["played"] > 0 and looked["drawn"] == 5
     assert looked["window"] == 400 and looked["width"] <= 400 and 0 < looked["plots"] < 400

@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from wayfare import downloads as get
 from wayfare.core.errors import DataError
+from wayfare.downloads import cifar10 as get
+from wayfare.downloads import fetching
 from wayfare.objects.data import cifar
 
 ROWS = 4
@@ -185,7 +186,7 @@ def test_a_whole_download_is_used_after_an_interruption(
 def test_a_download_that_stands_still_is_ended(
     registry: Registry, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(get, "_STALLED", 0.3)
+    monkeypatch.setattr(fetching, "_STALLED", 0.3)
     registry.program("import os; (here / 'pid').write_text(str(os.getpid())); time.sleep(60)")
     began = time.monotonic()
     assert "nothing arrived" in refusal()

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from places_parts.common import note, play
 from wayfare.core.errors import WayfareError
-from wayfare.places.calibration import calibrate
+from wayfare.places.calibration import Calibrator
 from wayfare.places.index import Index
 from wayfare.places.indexing import add
 from wayfare.places.locate import curve, locate
@@ -38,7 +38,7 @@ def _in_city(record):
     asked = divided.photos.take(divided.test_queries)
     with TemporaryDirectory() as place:
         note.print("indexing half of the city, asking with all of it", highlight=False)
-        add(model, divided.photos.take(western), Path(place, "index"), lambda: calibrate(model, record.path))
+        add(model, divided.photos.take(western), Path(place, "index"), Calibrator(model, record.path))
         index = Index(Path(place, "index"))
         located = locate(index, asked.paths())
         found = curve(index, located.answers, asked)

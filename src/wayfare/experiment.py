@@ -272,6 +272,8 @@ def _check_ranges(e: Experiment) -> None:
         (t.lr > 0, "training.lr", t.lr),
         (0 < t.decay <= 1, "training.decay", t.decay),
         (0 <= t.momentum < 1, "training.momentum", t.momentum),
+        (0 <= t.beta1 < 1, "training.beta1", t.beta1),
+        (0 <= t.beta2 < 1, "training.beta2", t.beta2),
         (t.weight_decay >= 0, "training.weight_decay", t.weight_decay),
         (t.clip >= 0, "training.clip", t.clip),
         (v.every >= 0, "evaluation.every", v.every),

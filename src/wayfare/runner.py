@@ -246,6 +246,8 @@ class _Run:
                 stack.callback(watcher.close)
             spent = sum(line["seconds"] for line in store.lines)
             self.listen("rounds", {"rounds": self.rounds})
+            for text in experiment.task.warnings:
+                self._warn(text)
             if state is None:
                 state = self._begin(federation, watchers)
             self._continue(federation, state, watchers)
@@ -456,7 +458,7 @@ class _Run:
             "cold": sum(len(line["cold"]) for line in lines),
             "void": sum(line["void"] for line in lines),
             "protocol": self.experiment.task.protocol,
-            "warnings": _warnings(lines),
+            "warnings": [*self.experiment.task.warnings, *_warnings(lines)],
             "skipped_files": self.experiment.task.skipped,
         }
         store.write("summary.json", summary)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -231,6 +232,15 @@ def test_momentum(tmp_path) -> None:
     # g = -4: m = -4, w = 2; g = -2: m = 0.5*(-4) - 2 = -4, w = 2 + 0.5*4 = 4; without momentum it is 3
     assert trained(tmp_path, Training(lr=0.5, epochs=2, momentum=0.5), 4.0) == 4.0
     assert trained(tmp_path, Training(lr=0.5, epochs=2), 4.0) == 3.0
+
+
+def test_adam_without_a_first_moment(tmp_path) -> None:
+    # g = -4: w = 0.5; g = -3.5: v = 0.5*8 + 0.5*12.25 = 10.125, corrected 13.5; w = 0.5 + 0.5*3.5/sqrt(13.5)
+    training = Training(optimizer="adam", lr=0.5, epochs=2, beta1=0.0, beta2=0.5)
+    assert trained(tmp_path, training, 4.0) == pytest.approx(0.5 + 1.75 / 13.5**0.5, abs=1e-6)
+    # beta1 = 0.5: m = 0.5*(-2) + 0.5*(-3.5) = -2.75, corrected -2.75/0.75
+    training = replace(training, beta1=0.5)
+    assert trained(tmp_path, training, 4.0) == pytest.approx(0.5 + 0.5 * 2.75 / 0.75 / 13.5**0.5, abs=1e-6)
 
 
 def test_momentum_begins_anew_in_every_round(tmp_path) -> None:

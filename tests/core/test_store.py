@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -167,7 +169,143 @@ def test_one_line_that_is_damaged_leaves_an_empty_record(tmp_path: Path) -> None
     assert (tmp_path / "rounds.jsonl").read_bytes() == b""
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"round": 2}, {"checkpoint": None}, {"checkpoint": {}}, {"memory": []}, {"file": None}, {"sha256": 1},
+     {"bytes": "9"}, {"file": "checkpoints/000000.safetensors"}],
+    ids=str,
+)  # fmt: skip
+def test_a_line_that_is_not_of_its_round(tmp_path: Path, change: dict[str, Any]) -> None:
+    """Its checksum is right: somebody else wrote it."""
+    store = committed(tmp_path, 1)
+    store.commit({"round": 1}, state(1))
+    line = dict(store.lines[1])
+    if set(change) <= set(line["checkpoint"]):
+        change = {"checkpoint": line["checkpoint"] | change}
+    line |= change
+    text = json.dumps(line)
+    record = tmp_path / "rounds.jsonl"
+    first = record.read_bytes().splitlines(keepends=True)[0]
+    record.write_bytes(first + f'{text[:-1]}, "crc": {zlib.crc32(text.encode())}}}\n'.encode())
+    newest, warnings, _ = found(tmp_path)
+    assert newest == 0 and len(warnings) == 1 and f"{record}:2 is damaged or out of order" in warnings[0]
+
+
+# ---- memories
+
+
+def remembered(folder: Path, rounds: int = 4, devices: tuple[str, ...] = ("c1", "c2")) -> Store:
+    """A run whose rounds recorded what these devices wrote."""
+    store = Store(folder)
+    for number in range(rounds):
+        for device in devices:
+            store.memories.save(device, number, Bundle({}, {"seen": number}))
+        store.commit({"round": number, "memory": store.memories.digests(devices, number)}, state(number))
+    return store
+
+
+def lose(folder: Path, *names: str) -> None:
+    for name in names:
+        next((folder / "memory").glob(f"*/{name}")).unlink()
+
+
+def test_a_lost_memory_costs_one_round(tmp_path: Path) -> None:
+    remembered(tmp_path)
+    lose(tmp_path, "c1@3")
+    newest, warnings, store = found(tmp_path)
+    assert (newest, len(store.lines), store.forgotten) == (2, 3, [])
+    assert len(warnings) == 1 and warnings[0].endswith("c1@3 is missing: going back one round")
+
+
+def test_a_memory_that_no_kept_round_is_without_ends_the_run(tmp_path: Path) -> None:
+    remembered(tmp_path)
+    lose(tmp_path, "c1@3", "c1@2")
+    warnings = list[str]()
+    with pytest.raises(StoreError, match=r"c1@3 is missing, and no earlier round .* --allow-changed memory"):
+        Store(tmp_path).latest(warnings.append)
+    assert [text.rpartition("/")[2] for text in warnings] == [  # and none about a checkpoint that is not kept
+        f"c1@{number} is missing: going back one round" for number in (3, 2)
+    ]
+
+
+def test_devices_start_over_if_that_is_allowed(tmp_path: Path) -> None:
+    remembered(tmp_path)
+    lose(tmp_path, "c1@3")
+    store, warnings = Store(tmp_path), list[str]()
+    newest = store.latest(warnings.append, forgetful=True)
+    assert newest is not None and newest.number("round") == 3 and store.forgotten == ["c1"]
+    assert len(warnings) == 1 and warnings[0].endswith("c1@3 is missing: device 'c1' starts over")
+    assert store.memories.load("c1", 9) is None and store.memories.load("c2", 9) is not None
+    store.commit({"round": 4, "forgotten": ["c1"]}, state(4))
+    assert found(tmp_path)[:2] == (4, [])  # c1's memory is no longer expected
+
+
+def test_memories_that_no_round_knows(tmp_path: Path) -> None:
+    """c2 was refused in round 1 and may have written late; c3 was not asked."""
+    store = Store(tmp_path)
+    for number in range(3):
+        store.memories.save("c1", number, Bundle({}, {"seen": number}))
+        digests = store.memories.digests(["c1"], number)
+        refused = [{"device": "c2", "reason": "late"}] if number == 1 else []
+        store.commit({"round": number, "memory": digests, "refused": refused}, state(number))
+
+    def newest(strict: bool) -> tuple[int, list[str]]:
+        warnings = list[str]()
+        last = Store(tmp_path).latest(warnings.append, strict=strict)
+        return -1 if last is None else int(last.number("round")), warnings
+
+    store.memories.save("c2", 1, Bundle())
+    store.memories.save("c3", 3, Bundle())  # of a round that does not count: it just goes
+    assert newest(strict=True) == (2, [])
+    store.memories.save("c3", 2, Bundle())
+    assert newest(strict=False) == (2, [])
+    last, warnings = newest(strict=True)
+    assert last == 1 and len(warnings) == 1 and "c3@2 is none of the memories that round 2 left" in warnings[0]
+
+
+def test_rounds_of_runs_that_recorded_no_memories(tmp_path: Path) -> None:
+    committed(tmp_path, 2)
+    warnings = list[str]()
+    last = Store(tmp_path).latest(warnings.append, strict=True)
+    assert last is not None and last.number("round") == 1 and warnings == []
+
+
 # ---- files and the lock
+
+
+def test_a_text_that_cannot_be_read_or_is_huge(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    (tmp_path / "environment.json").mkdir()
+    with pytest.raises(StoreError, match=r"cannot read .*environment\.json: Is a directory"):
+        store.read("environment.json")
+    file = tmp_path / "manifest.json"
+    file.touch()
+    os.truncate(file, 2**26)
+    assert len(store.read_text("manifest.json")) == 2**26
+    os.truncate(file, 2**26 + 1)
+    with pytest.raises(StoreError, match=r"manifest\.json is damaged: it has 67,108,865 bytes"):
+        store.read_text("manifest.json")
+    assert store.read_json("manifest.json") is None
+    file.write_text('{"a": 1}')
+    assert store.read_json("manifest.json") == {"a": 1}
+    file.write_text("[1]")
+    assert store.read_json("manifest.json") is None
+
+
+def test_nothing_is_written_into_a_folder_that_was_replaced(tmp_path: Path) -> None:
+    store = Store(tmp_path / "run")
+    with store.held():
+        store.commit({"round": 0}, state(0))
+        store.folder.rename(tmp_path / "away")
+        store.folder.mkdir()
+        with pytest.raises(StoreError, match="was moved, removed or replaced"):
+            store.commit({"round": 1}, state(1))
+        assert not list(store.folder.iterdir())
+        store.folder.rmdir()
+        (tmp_path / "away").rename(store.folder)
+        store.commit({"round": 1}, state(1))
+    store.commit({"round": 2}, state(2))  # held no more, and nobody asks for a lock
+    assert found(store.folder)[0] == 2
 
 
 def test_files_of_a_run(tmp_path: Path) -> None:

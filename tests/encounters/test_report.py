@@ -6,8 +6,6 @@ import base64
 import json
 import math
 import re
-import shutil
-import subprocess
 import zlib
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -18,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 
+from browser import browse, painted
 from wayfare.core.bundle import Bundle
 from wayfare.core.errors import StoreError
 from wayfare.encounters import report_figures as tour_figures
@@ -368,13 +367,6 @@ def test_contacts_of_a_long_day_are_put_together(tmp_path: Path) -> None:
 def test_figures_are_what_plotly_understands(day: Path, tmp_path: Path) -> None:
     graph_objects = pytest.importorskip("plotly.graph_objects")
 
-    def painted(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: painted(item) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [painted(item) for item in value]
-        return "#123456" if isinstance(value, str) and value.startswith("@") else value
-
     for folder in (day, small(tmp_path / "gossip", scored=False)):
         part = encounter_report(Record.read(folder))
         assert part is not None and len(part.figures) >= 6
@@ -539,18 +531,6 @@ def test_metrics_of_a_spread_come_after_its_middle(tmp_path: Path) -> None:
 
 
 # In a browser
-
-
-def browse(page: Path, folder: Path, *options: str) -> tuple[str, list[str]]:
-    """The page's elements after its scripts ran, and what the browser had to say about them."""
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("chromium is not on PATH: pages are not opened in a real browser")
-    quiet = "--no-first-run --disable-background-networking --disable-component-update --disable-sync --disable-gpu"
-    command = [chromium, "--headless", "--no-sandbox", *quiet.split(), f"--user-data-dir={folder / 'profile'}"]
-    command += ["--enable-logging=stderr", "--v=0", "--virtual-time-budget=5000", *options, "--dump-dom", page.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    return done.stdout, [said for said in done.stderr.splitlines() if "CONSOLE" in said]
 
 
 def map_alone(folder: Path, page: Path) -> Path:

@@ -185,7 +185,7 @@ def test_broken_files() -> None:
 def test_the_real_set_where_it_was_fetched() -> None:
     folder = Path(os.environ.get("WAYFARE_CACHE") or "absent") / "cifar10"
     if not folder.is_dir():
-        pytest.skip("CIFAR-10 is not in WAYFARE_CACHE: call wayfare.downloads.cifar10() to have it")
+        pytest.skip("CIFAR-10 is not in WAYFARE_CACHE: run `wayfare data get cifar10` to have it")
     train, test = cifar.load(folder)
     assert np.bincount(train.labels).tolist() == [5000] * 10
     assert np.bincount(test.labels).tolist() == [1000] * 10

@@ -6,8 +6,6 @@ import io
 import json
 import math
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
@@ -18,6 +16,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from browser import browse, painted
 from wayfare.core.errors import DataError, StoreError
 from wayfare.pages import figures, tables
 from wayfare.pages.compare import Comparison, Spread, compare, write_page
@@ -584,15 +583,6 @@ def test_a_page_that_cannot_be_written_is_an_error(run: Path, tmp_path: Path) ->
 # Figures
 
 
-def painted(value: Any) -> Any:
-    """As the script in the page does it: tokens become colours."""
-    if isinstance(value, dict):
-        return {key: painted(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [painted(item) for item in value]
-    return "#123456" if isinstance(value, str) and value.startswith("@") else value
-
-
 def all_figures(record: Record, comparison: Comparison) -> Iterator[figures.Figure]:
     yield from figures.metric_figures(record)
     assert record.per_client is not None
@@ -634,18 +624,6 @@ def test_a_partition_without_labels_has_no_picture() -> None:
 
 
 # In a browser
-
-
-def browse(page: Path, folder: Path, *options: str) -> tuple[str, list[str]]:
-    """The page's elements after its scripts ran, and what the browser had to say about them."""
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("chromium is not on PATH: pages are not opened in a real browser")
-    quiet = "--no-first-run --disable-background-networking --disable-component-update --disable-sync --disable-gpu"
-    command = [chromium, "--headless", "--no-sandbox", *quiet.split(), f"--user-data-dir={folder / 'profile'}"]
-    command += ["--enable-logging=stderr", "--v=0", "--virtual-time-budget=8000", *options, "--dump-dom", page.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
 
 
 @pytest.mark.parametrize(

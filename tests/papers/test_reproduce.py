@@ -6,12 +6,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from rich.progress import Progress
 
 import wayfare.papers.reproduce as reproduce_module
 import wayfare.runner
 from photo_tables import street
 from wayfare.cli import main
-from wayfare.cli.console import TimeLeft
+from wayfare.cli.console import TimeLeft, TimeLeftColumn, Watch
 from wayfare.core.errors import ConfigError
 from wayfare.experiment import Experiment
 from wayfare.nets.pooling import GemPooling
@@ -160,7 +161,10 @@ def test_the_default_is_the_papers():
     task, training = e.task, e.training
     assert task.model == PlaceModel(ResNet18Layer3(), "resnet18.safetensors", pooling=GemPooling(), l2="before")
     assert (task.data.height, task.data.width) == (288, 384)
-    assert (task.mining, task.loss) == (PartialMiner(25.0, 25.0, 5, 1000, 1000), TripletLoss(0.1, "squared"))
+    assert (task.mining, task.loss) == (
+        PartialMiner(25.0, 25.0, 5, 1000, 1000, steps="images"),
+        TripletLoss(0.1, "squared"),
+    )
     assert (training.optimizer, training.lr, training.batch_size) == ("adam", 1e-5, 2)
     assert (training.epochs, training.at_most, e.rounds, e.topology.per_round) == (1, 2500, 300, 5)
     assert (e.partition.radius, e.partition.least, e.evaluation.validation_clients) == (2000.0, 2, 12)
@@ -355,6 +359,16 @@ def test_time_left_by_hand():
     left.begin(rounds=10, waiting=1)
     left.hear({"round": 1, "seconds": 1.0})
     assert left.seconds == 9.0 + 50.0 and "59.0 s left" in left.text
+
+
+def test_a_bar_has_an_estimate_after_one_long_round():
+    with Progress(TimeLeftColumn()) as progress:
+        watch = Watch(progress, 5, "slow")
+        line = {"bytes_up": 0, "bytes_down": 0, "metrics": {}, "void": False}
+        watch("round", {"round": 0, "seconds": 9.0, **line})
+        assert not TimeLeftColumn().render(progress.tasks[0]).plain  # round 0 is only an evaluation
+        watch("round", {"round": 1, "seconds": 600.0, **line})
+        assert TimeLeftColumn().render(progress.tasks[0]).plain in ("40 min 00 s left", "39 min 59 s left")
 
 
 # ---- the command

@@ -19,7 +19,7 @@ from wayfare.components import build, parts_of
 from wayfare.core.bundle import travelling
 from wayfare.core.errors import ConfigError, DataError
 from wayfare.nets.efficientnet import PACKAGE, EfficientNetLite0
-from wayfare.nets.pooling import L2, MAC, SPOC, GeM, GemPooling, L2Place, SpocPooling, aggregation
+from wayfare.nets.pooling import MAC, SPOC, GeM, GemPooling, L2Place, SpocPooling, aggregation
 from wayfare.nets.resnet import ResNet18
 from wayfare.nets.vgg import VGG16
 from wayfare.places.descriptor import Descriptor
@@ -136,7 +136,7 @@ def test_l2_before_and_after_by_hand() -> None:
     }
     for place in get_args(L2Place):
         assert aggregation(2, SpocPooling(), place)(maps)[0].tolist() == pytest.approx(expected[place])
-    assert not L2()(torch.zeros(1, 2)).any()  # and no division by zero
+    assert not aggregation(2, SpocPooling(), "both")(torch.zeros(1, 2, 1, 1)).any()  # and no division by zero
 
 
 def test_the_linear_layer_starts_as_the_identity_and_comes_before_the_last_norm() -> None:

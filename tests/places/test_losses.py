@@ -11,7 +11,17 @@ import torch
 from torch import Tensor
 
 from wayfare.core.errors import ConfigError
-from wayfare.places.losses import InfoNCE, TripletLoss, collapsed, split, spread
+from wayfare.core.protocols import Output
+from wayfare.places.losses import (
+    InfoNCE,
+    MultiSimilarity,
+    PlaceLoss,
+    TripletLoss,
+    ViewsBatch,
+    collapsed,
+    split,
+    spread,
+)
 from wayfare.places.mining import Triplets
 
 # distances of the query to the positive: 1; to the negatives: 2, 0.5 and 1
@@ -141,3 +151,78 @@ def test_collapse_is_noticed() -> None:
     assert "differ by 0.01 of their length (0.12 before" in collapsed(0.0102, 0.12)
     assert collapsed(0.05, 0.12) == "" and collapsed(2e-3, 3e-3) == ""  # an untrained network's is small
     assert collapsed(5e-4, 6e-4) and collapsed(math.nan, 0.5)
+
+
+# ---- views: three photographs; the first two are of one place, the third is of another
+
+VIEWS = [[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]]  # cosines: 0.8, 0 and 0.6
+SAME = torch.tensor([[0, 1, 0], [1, 0, 0], [0, 0, 0]], dtype=torch.bool)
+APART = torch.tensor([[0, 0, 1], [0, 0, 1], [1, 1, 0]], dtype=torch.bool)
+
+
+def views() -> Tensor:
+    return torch.tensor(VIEWS, dtype=torch.float64, requires_grad=True)
+
+
+def test_triplets_of_views_by_hand() -> None:
+    x = views()
+    # squared distances: 0.4 of the pair; 2 and 0.8 of the others. Only 0.4 - 0.8 + 0.5 violates the margin.
+    assert TripletLoss(margin=0.5).of_views(x, x, SAME, APART).item() == pytest.approx(0.1)
+    # nothing violates it: no loss, and still something to derive
+    loss = TripletLoss(margin=0.1).of_views(x, x, SAME, APART)
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert loss.item() == 0 and x.grad is not None and not x.grad.any()
+
+
+def test_info_nce_of_views_by_hand() -> None:
+    x = views()
+    first = math.log(1 + math.exp((0.0 - 0.8) / 0.5))
+    second = math.log(1 + math.exp((0.6 - 0.8) / 0.5))
+    assert InfoNCE(0.5).of_views(x, x, SAME, APART).item() == pytest.approx((first + second) / 2)
+
+
+def test_multi_similarity_by_hand() -> None:
+    x = views()
+    loss = MultiSimilarity(alpha=2.0, beta=10.0, base=0.5, epsilon=0.1)
+    # All is well: the partner at 0.8 is nearer than the strangers at 0 and 0.6 by more than epsilon.
+    assert loss.of_views(x, x, SAME, APART).item() == 0
+    # Now the second view has work to do. The third has no partner to compare its strangers with.
+    wider = MultiSimilarity(alpha=2.0, beta=10.0, base=0.5, epsilon=0.3)
+    pull, push = math.log(1 + math.exp(-2 * (0.8 - 0.5))) / 2, math.log(1 + math.exp(10 * (0.6 - 0.5))) / 10
+    assert wider.of_views(x, x, SAME, APART).item() == pytest.approx((pull + push) / 3)
+
+
+@pytest.mark.parametrize("loss", [TripletLoss(margin=1.0), InfoNCE(), MultiSimilarity(epsilon=1.0)])
+def test_every_loss_brings_views_of_a_place_together(loss: PlaceLoss) -> None:
+    x = torch.tensor([[1.0, 0.1, 0.0], [0.0, 1.0, 0.1], [1.0, 0.0, 0.1]], requires_grad=True)  # 1 is the odd one
+    gap = []
+    for _ in range(50):
+        unit = torch.nn.functional.normalize(x, dim=1)
+        gap.append(float((unit[0] @ unit[1] - unit[0] @ unit[2]).detach()))
+        x.grad = None
+        loss.of_views(unit, unit, SAME, APART).backward()  # type: ignore[no-untyped-call]
+        with torch.no_grad():
+            x -= 0.2 * x.grad  # type: ignore[operator]
+    assert gap[0] < -0.8 and gap[-1] > 0.1
+
+
+@pytest.mark.parametrize("loss", [TripletLoss(margin=2.0), InfoNCE(), MultiSimilarity(epsilon=2.0)])
+def test_a_memory_bank_adds_comparisons_and_takes_no_gradient(loss: PlaceLoss) -> None:
+    x, bank = views(), torch.tensor([[0.6, 0.8]])
+    batch = ViewsBatch(
+        torch.zeros(3, 1), same=torch.cat((SAME, torch.zeros(3, 1, dtype=torch.bool)), 1),
+        apart=torch.cat((APART, torch.tensor([[True], [True], [False]])), 1), bank=bank,
+    )  # fmt: skip
+    alone = loss.of_views(x, x, SAME, APART)
+    beside = loss(Output({"image": x}), batch, {})
+    assert beside.item() != pytest.approx(alone.item())
+    beside.backward()  # type: ignore[no-untyped-call]
+    assert bank.grad is None
+
+
+def test_a_multi_similarity_of_triplets_compares_each_query_with_its_own() -> None:
+    query, positive, negatives = leaves()
+    loss = MultiSimilarity(alpha=1.0, beta=1.0, epsilon=10.0)
+    query = torch.tensor([[1.0, 0.0]], dtype=torch.float64)  # cosines: 0.6 of the positive; 1, 0 and 0
+    expected = math.log(1 + math.exp(-0.6)) + math.log(1 + math.exp(1) + 1 + 1)
+    assert loss.value(query, positive, negatives, None).item() == pytest.approx(expected)

@@ -66,6 +66,25 @@ def test_a_round_by_hand(kind: type[PartialMiner]) -> None:
     assert only(Client(LINE, ONE_CITY, FIRST_ASKS, mining).triplets(network, rng)) == (0, 1, [4, 4])
 
 
+def test_an_epoch_of_images_by_hand() -> None:
+    # 11 photographs, 3 of them usable queries: floor(11 / 2) = 5 batches are two passes of 2 + 1 triplets, and 2 more
+    places = np.concatenate(
+        (np.zeros((3, 2)), np.full((1, 2), 900.0), np.tile([[5.0, 0]], (3, 1)), LINE[3:] * 5, [[0, 600.0]] * 2)
+    )
+    asks = np.arange(11) < 4
+    client = Client(places, np.zeros(11, np.int64), asks, PartialMiner(negatives=1, steps="images"))
+    seen = np.arange(11, dtype=np.float32)[:, None]
+    batches = list(client.triplets(Network(seen), np.random.default_rng(0), 2))
+    assert [len(each.query) for each in batches] == [2, 1, 2, 1, 2]
+    asked = np.concatenate([each.query for each in batches])
+    assert sorted(asked[:3].tolist()) == sorted(asked[3:6].tolist()) == [0, 1, 2]
+    assert [len(list(client.triplets(Network(seen), np.random.default_rng(0), b))) for b in (1, 3, 20)] == [11, 3, 1]
+    queries = Client(places, np.zeros(11, np.int64), asks, PartialMiner(negatives=1))
+    assert [len(each.query) for each in queries.triplets(Network(seen), np.random.default_rng(0), 2)] == [2, 1]
+    with pytest.raises(ConfigError, match="'queries' or 'images'"):
+        PartialMiner(steps="photos")  # type: ignore[arg-type]
+
+
 def test_random_by_hand() -> None:
     network = Network(SEEN)
     miner = Client(LINE, ONE_CITY, FIRST_ASKS, RandomMiner(negatives=2))

@@ -109,6 +109,28 @@ def test_a_group_without_a_database_is_missed_not_forgotten() -> None:
     assert not any(name.endswith("/moss") for name in lenient.metrics) and lenient.counts["queries/moss"] > 0
 
 
+def test_the_union_of_databases_by_hand() -> None:
+    queries, database = np.array([[0.0], [9.0], [5.0]], np.float32), np.array([[1.0], [8.0], [5.5]], np.float32)
+    groups, known = np.array([0, 1, 0]), np.array([0, 1, 1])
+    here, there = np.array([[0.0, 0], [0, 0], [10, 0]]), np.array([[3.0, 4], [0, 10], [10, 0]])
+    # the third query's nearest is in the other city at the very same coordinates; its own city's is the second
+    places = {"query_positions": here, "database_positions": there, "query_groups": groups, "database_groups": known}
+    alone = recalls(queries, database, **places, protocol=Protocol(cutoffs=(1, 2)))
+    union = recalls(queries, database, **places, protocol=Protocol(cutoffs=(1, 2, 3), search="union"))
+    assert [alone.metrics[name] for name in ("R@1", "R@2")] == [1, 1]
+    assert [union.metrics[name] for name in ("R@1", "R@2", "R@3")] == pytest.approx([2 / 3, 2 / 3, 1])
+    assert union.top.tolist() == [[0, 2, 1], [1, 2, 0], [2, 1, 0]] and union.errors.tolist() == [5, 10, np.inf]
+    assert union.metrics["median_error_m"] == 10 and "p90_error_m" not in union.metrics
+    assert union.counts["with_positive"] == alone.counts["with_positive"] == 3
+    assert "union of all cities' databases" in union.text and "union" not in alone.text
+
+
+def test_the_union_of_one_city_changes_nothing() -> None:
+    places = QUERY_POSITIONS, DATABASE_POSITIONS, np.zeros(Q, int), np.zeros(D, int)
+    alone, union = (recalls(*descriptors("ties"), *places, Protocol(search=how)) for how in ("city", "union"))  # type: ignore[arg-type]
+    assert alone.metrics == union.metrics and (alone.top == union.top).all()
+
+
 def test_by_hand() -> None:
     queries = np.array([[0.0], [10.0], [20.0], [0.0]], np.float32)
     database = np.array([[1.0], [0.0], [12.0], [19.0]], np.float32)
@@ -313,3 +335,5 @@ def test_what_cannot_be_measured_is_refused() -> None:
         Protocol(denominator="some")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="cutoffs"):
         Protocol(cutoffs=(0,))
+    with pytest.raises(ConfigError, match="'city' or 'union'"):
+        Protocol(search="everywhere")  # type: ignore[arg-type]

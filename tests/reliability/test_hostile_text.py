@@ -10,20 +10,21 @@ from __future__ import annotations
 import io
 import json
 import re
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from html.parser import HTMLParser
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.table import Table
 from rich.text import Text
 
 import wayfare.pages
+from browser import browse
 from faults import tiny
+from hostile import HOSTILE, Seen, assert_harmless, assert_same_page, hostile
 from wayfare.cli import console, federation_view
 from wayfare.cli.console import SafeConsole, Watch, foreign
 from wayfare.core.bundle import Bundle
@@ -45,10 +46,14 @@ from wayfare.demo.page_words import DEMO_TASKS
 from wayfare.engines.local import Local
 from wayfare.hashing.page import QueryShown, ResultShown, SearchPage
 from wayfare.hashing.page import page_of as search_page
+from wayfare.io.pictures import Skipped
 from wayfare.pages.compare import compare, write_page
 from wayfare.pages.dataset_parts import Picture
 from wayfare.pages.record import Record
 from wayfare.pages.tables import run_table, runs_table
+from wayfare.places.calibration import Curve
+from wayfare.places.evaluation import Ground, IndexEvaluation
+from wayfare.places.evaluation_page import evaluation_page
 from wayfare.places.page import LocatePage, PhotoAnswer, PlaceShown, PlaceSketch
 from wayfare.places.page import page_of as locate_page
 from wayfare.report import write_report
@@ -57,22 +62,6 @@ from wayfare.scenes.graph_page import GraphPage, GraphShown
 from wayfare.scenes.graph_page import page_of as graph_page
 from wayfare.scenes.graph_picture import GraphSketch, SceneDrawn, drawing
 from wayfare.strategies.fedavg import FedAvg
-
-HOSTILE = (
-    "[/red]",
-    "[bold red blink link=http://x.invalid]click[/]",
-    "\x1b[2J\x1b]0;pwned\x07",
-    "\x9b31m\x00\x08\x7f",
-    "\u202egnp.exe\u2066\u200b",
-    "a\r\nwarning: all is well\n",
-    "<img src=x onerror=alert(1)>",
-    "</script><script>document.title='pwned'</script><!--",
-    "\"'><svg onload=alert(1)> {{ 7 * 7 }} {% raw %} ${7*7}",
-    "x" * 100_000,
-)
-ids = [f"hostile{i}" for i in range(len(HOSTILE))]
-hostile = pytest.mark.parametrize("text", HOSTILE, ids=ids)
-
 
 # ---- the one function
 
@@ -97,10 +86,6 @@ def shown(draw: Callable[[SafeConsole], None]) -> str:
     file = io.StringIO()
     draw(SafeConsole(file=file, force_terminal=True, color_system=None, width=200))
     return file.getvalue()
-
-
-def assert_harmless(text: str) -> None:
-    assert text.replace("\n", "").isprintable()
 
 
 @hostile
@@ -162,37 +147,6 @@ class Rude(Local):
                 yield device, reply
 
 
-class Seen(HTMLParser):
-    """What a browser would see."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str, str]] = []
-        self.feed(text)
-
-    @property
-    def names(self) -> list[tuple[str, str]]:
-        """Elements with the names of their attributes; long words are marked by a class."""
-        return [(tag, name) for tag, name, _ in self.attributes if name != "class"]
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += [(tag, name, value or "") for name, value in attributes]
-
-
-def assert_same_page(page: str, plain: str) -> None:
-    """The same elements with the same attributes as a page with harmless words; nothing that runs or fetches."""
-    found, expected = Seen(page), Seen(plain)
-    assert found.tags == expected.tags
-    assert found.names == expected.names
-    assert not [item for item in found.attributes if item[1].startswith("on")]
-    addresses = [value for _, name, value in found.attributes if name in ("href", "src", "action")]
-    assert not [value for value in addresses if value.strip().lower().startswith(("javascript:", "http://x."))]
-    outside = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)  # the drawing library has some of its own
-    assert not set(outside) & set("\x1b\x07\x9b\x00\x08\x7f\u202e\u2066")
-
-
 def rude_run(text: str, folder: Path) -> Path:
     experiment = replace(
         tiny(FedAvg(), rounds=1, policy=Policy(quorum=0.25), evaluation=Evaluation(clients=4)), name=text[:200]
@@ -221,12 +175,28 @@ def test_reasons_and_names_of_a_run(text: str, polite: Path, tmp_path: Path) -> 
 # ---- pages of commands
 
 
-def a_locate_page(text: str) -> str:
+def a_locate_page(text: str, pages: int = 0) -> str:
     picture = Picture(b"\xff\xd8", 4, 3, text)
     places = [PlaceShown(picture, text, 0.0, 0.25, 3, text)]
     sketch = PlaceSketch([(1, [(3.0, 4.0), (5.0, 4.0)])], [(0.0, 0.0)])
     found = PhotoAnswer(text, picture, True, 0.125, text, "https://example.org/", 2, 1.5, places, sketch)
-    return locate_page(LocatePage(text, 60, text, 25.0, 0.5, text, [found], 0, [(text, text)], {"decode": 0.25}))
+    return locate_page(
+        LocatePage(
+            text, 60, text, 25.0, 0.5, [text], [found], 3, (2, 1), more=1, skipped=[(text, text)],
+            pages=[f"{number}{text[:99]}.html" for number in range(pages)], number=pages, seconds={text: 0.25},
+        )
+    )  # fmt: skip
+
+
+def an_evaluation_page(text: str) -> str:
+    one = np.ones(1)
+    found = IndexEvaluation(
+        Ground(9, 1, area_m2=1e4, seen_m2=1e3, kilometres=0.25), radius=25.0, photos=4, known=3, left_out=1,
+        skipped=[Skipped(text, text)], metrics={"R@1": 0.5, "median_error_m": 2.0}, curve=Curve(*[one] * 9),
+        bins=[(0.5, 0.5, 1.0, 4)], figures={"ece": 0.1, "auc": 0.9, "brier": 0.1, "brier_constant": 0.2},
+        threshold=0.5, expected_strangers=0.25, doubts=(text,),
+    )  # fmt: skip
+    return evaluation_page(found, Path(text), Path("photos") / text)
 
 
 def a_search_page(text: str) -> str:
@@ -265,7 +235,8 @@ def a_demo_page(text: str, folder: Path) -> str:
 
 
 PAGES: dict[str, Callable[[str], str]] = {
-    "locate": a_locate_page, "search": a_search_page, "graph": a_graph_page,
+    "locate": a_locate_page, "locate in pages": partial(a_locate_page, pages=2),
+    "evaluate": an_evaluation_page, "search": a_search_page, "graph": a_graph_page,
 }  # fmt: skip
 
 
@@ -280,21 +251,15 @@ def test_pages_of_commands(kind: str, text: str, polite: Path) -> None:
 
 def test_pages_do_nothing_in_a_browser(polite: Path, tmp_path: Path) -> None:
     """All ten strings at once, in a real browser: its title, images and dialogs are the page's own."""
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("chromium is not on PATH: pages are not opened in a real browser")
     text = " ".join(words[:300] for words in HOSTILE)
     for kind in (*PAGES, "demo"):
         make = PAGES.get(kind, lambda words: a_demo_page(words, polite))
         page = tmp_path / f"{kind}.html"
         page.write_text(make(text), encoding="utf-8")
-        quiet = "--headless --no-sandbox --no-first-run --disable-gpu --disable-background-networking --disable-sync"
-        command = [chromium, *quiet.split(), f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr"]
-        command += ["--virtual-time-budget=3000", "--dump-dom", page.as_uri()]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-        assert not [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-        seen = Seen(done.stdout)
-        assert "<title>pwned" not in done.stdout
+        dom, said = browse(page, tmp_path)
+        assert not said
+        seen = Seen(dom)
+        assert "<title>pwned" not in dom
         assert not [item for item in seen.attributes if item[1].startswith("on") or item[1:] == ("src", "x")]
 
 

@@ -111,7 +111,7 @@ def scene(tmp_path_factory):
                 "peace", "--recipe", federation.recipe(plan, stage.folder / "peace.toml"), "--nodes", 3
             )
             local = run(replace(plan, partition=device_folders.dealt(stage.homes)), folder / "local", "local")
-            federation.until("the server waits", lambda: "waiting for 3 nodes" in stage.said("peace"), 60)
+            federation.until("the server waits", lambda: "waiting for 3 nodes" in stage.said("peace"), 180)
             with contextlib.ExitStack() as clients:
                 yield Scene(stage, folder, server, local, clients)
 
@@ -167,7 +167,7 @@ def test_no_foreign_code_runs_and_no_key_is_registered(scene, figure):
     import federation
 
     mark = scene.folder / "mark"
-    app = attackers.evil_app(scene.folder / "evilapp", mark)
+    app = attackers.evil_app(scene.folder / "evilapp", mark, mark)
     home, key = scene.folder / "flwr", scene.folder / "stranger.pub"
     key.write_bytes(_public(scene.folder))
     with ThreadPoolExecutor(2) as pool:
@@ -337,6 +337,69 @@ def test_those_who_say_nothing_do_not_keep_others_out(scene):
     assert scene.refused("too many connections")
 
 
+def test_slow_callers_do_not_keep_others_out(scene, figure):
+    """A byte now and then: 100 strangers of one address, and two nodes with all the connections that they may have."""
+    from flwr.proto import message_pb2 as message
+    from flwr.proto.node_pb2 import Node as Number
+
+    import attackers
+
+    there = (scene.address.host, scene.address.port)
+    hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(100)  # of TLS; it never ends
+    head = b"POST /v1/fleet/push-object HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n"
+    slow: list[tuple[socket.socket, bytes]] = []
+    with contextlib.ExitStack() as stack:
+        for name in ("anna", "carl"):
+            tls = attackers.context(scene.authority, *scene.pair(name))
+            for _ in range(16):
+                wire = stack.enter_context(socket.create_connection(there))
+                line = stack.enter_context(tls.wrap_socket(wire, server_hostname=there[0]))
+                line.sendall(head)
+                slow.append((line, bytes(100)))
+        for _ in range(100):
+            wire = socket.create_connection(there, source_address=("127.0.0.2", 0))
+            slow.append((stack.enter_context(wire), hello))
+        answered = []
+        for step in range(4):
+            for line, text in slow:
+                with contextlib.suppress(OSError):
+                    line.sendall(text[step : step + 1])
+            bert, began = Node(scene, "bert"), time.monotonic()  # on a connection of its own each time
+            request = message.PushObjectRequest(node=Number(node_id=1), object_id="ab", object_content=b"x")
+            assert bert.ask("push-object", request).status_code == 403  # heard, and refused for what it says
+            answered.append(time.monotonic() - began)
+            time.sleep(0.5)
+    assert max(answered) < 5
+    figure(
+        f"132 slow callers: {len(answered)} of {len(answered)} honest requests heard, in at most {max(answered):.1f} s"
+    )
+
+
+def test_a_slow_request_has_one_deadline_for_all_of_its_bytes():
+    import asyncio
+
+    import h11
+
+    from wayfare.deploy.fence import _Stream
+
+    async def drip(reader):
+        for byte in b"POST / HTTP/1.1\r\nHost: x\r\n\r\n":
+            reader.feed_data(bytes([byte]))
+            await asyncio.sleep(0.05)
+
+    async def read(seconds):
+        reader = asyncio.StreamReader()
+        task = asyncio.create_task(drip(reader))
+        try:
+            return await _Stream(h11.Connection(h11.SERVER), reader, None).event(seconds)
+        finally:
+            task.cancel()
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(read(0.3))  # 29 bytes take 1.4 s
+    assert isinstance(asyncio.run(read(20)), h11.Request)
+
+
 def test_other_users_of_the_machine_reach_nothing(scene, figure):
     import httpx
 
@@ -355,6 +418,28 @@ def test_other_users_of_the_machine_reach_nothing(scene, figure):
         assert {attackers.as_nobody(port, path) for path in own} == {403}
         count += len(own)
     figure(f"requests of local users to Flower's own port, the owner's without the secret too: {count}, accepted 0")
+
+
+def test_a_node_runs_no_other_app_even_if_its_server_sends_one(scene, figure):
+    from flwr.proto import control_pb2 as control
+    from flwr.proto.fab_pb2 import Fab
+
+    import attackers
+    import federation
+
+    mark, node_mark = scene.folder / "server-mark", scene.folder / "cache/node-mark"  # nodes can write to the cache
+    app = attackers.evil_app(scene.folder / "otherapp", mark, node_mark)
+    scene.stage.join("carl")
+    joined = lambda: any((line["event"], line["name"]) == ("join", "carl") for line in scene.seen())  # noqa: E731
+    federation.until("carl has joined", joined, 90)
+    run = control.StartRunRequest(fab=Fab(content=attackers.bundle(app))).SerializeToString()
+    with scene.owner() as owner:
+        assert attackers.accepted(owner, "POST", "/v1/control/start-run", run)
+    log, text = scene.stage.folder / "homes/carl/node.log", "refused: the server sent an app"
+    federation.until("the node says so", lambda: log.exists() and text in log.read_text(), 90)
+    federation.until("its owner sees it", lambda: text in scene.stage.said("carl"), 10)
+    assert mark.exists() and not node_mark.exists()
+    figure("an enrolled node whose server sends another app: it says so, and nothing of it ran")
 
 
 def test_three_nodes_with_invitations_give_the_model_of_the_local_engine(scene, figure, capfd):

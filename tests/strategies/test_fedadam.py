@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 
 import pytest
+import torch
+from torch import nn
 
-from toy import reply, weight
+from toy import line, reply, weight
 from wayfare.core.bundle import Bundle
+from wayfare.strategies.fedadagrad import FedAdagrad
 from wayfare.strategies.fedadam import FedAdam
+from wayfare.strategies.fedyogi import FedYogi
 
 
 def test_two_rounds_by_hand() -> None:
@@ -35,3 +39,21 @@ def test_defaults_by_hand() -> None:
 def test_where_nothing_changes_nothing_moves() -> None:
     state = Bundle({"model": reply(3)["model"], "first": reply(0)["model"], "second": reply(0)["model"]})
     assert weight(FedAdam().merge(state, [("a", reply(3))])) == 3
+
+
+@pytest.mark.parametrize("strategy", [FedAdam(tau=0.5), FedAdagrad(tau=0.5), FedYogi(tau=0.5)])
+def test_the_second_moment_starts_at_tau_squared(strategy) -> None:
+    state = strategy.start(line([0.0])[0], nn.Linear(1, 1))
+    assert {float(value) for tensor in state["second"].values() for value in tensor.flatten()} == {0.25}
+    assert not any(tensor.any() for tensor in state["first"].values())
+
+
+def test_the_first_round_by_hand() -> None:
+    strategy = FedAdam(server_lr=1.0, beta1=0.5, beta2=0.75, tau=2.0)
+    net = nn.Linear(1, 1, bias=False)
+    nn.init.zeros_(net.weight)
+    state = strategy.start(line([0.0])[0], net)
+    state = strategy.merge(state, [("a", Bundle({"model": {"weight": torch.full((1, 1), 4.0)}}, {"n": 1}))])
+    # d = 4; m = 2; v = 0.75*2^2 + 0.25*4^2 = 7; w = 2/(sqrt(7) + 2); from v = 0 it were 2/(2 + 2)
+    assert float(state["second"]["weight"]) == 7
+    assert float(state["model"]["weight"]) == pytest.approx(2 / (math.sqrt(7) + 2), abs=1e-6)

@@ -12,25 +12,17 @@ from wayfare.attributes.data import AttributeData
 from wayfare.attributes.models import AttributeModel, FaceInputs
 from wayfare.attributes.table import AttributeTable
 from wayfare.core.errors import DataError
-from wayfare.core.protocols import Batch, Progress
+from wayfare.core.protocols import Batch
+from wayfare.io.lazy import LazyInputs
 
 _TOGETHER = 500  # faces in a batch where no gradient is needed
 
 
-class LoadedFaces:
-    """Everything is read when it is first needed, or by `prepare`."""
+class LoadedFaces(LazyInputs):
+    """Table and pictures."""
 
     def __init__(self, data: AttributeData, model: AttributeModel, target: str, evaluated_on: str) -> None:
         self._data, self._model, self._target, self._evaluated_on = data, model, target, evaluated_on
-        self._progress: Progress = _silent
-
-    def prepare(self, progress: Progress) -> None:
-        """Read table and pictures, reporting to `progress`."""
-        self._progress = progress
-        try:
-            _ = self.inputs
-        finally:
-            self._progress = _silent
 
     @cached_property
     def inputs(self) -> FaceInputs:
@@ -77,7 +69,3 @@ class LoadedFaces:
         """These rows in order."""
         for start in range(0, len(rows), _TOGETHER):
             yield self.batch(rows[start : start + _TOGETHER], device)
-
-
-def _silent(what: str, done: int, total: int) -> None:
-    """Progress that nobody watches."""

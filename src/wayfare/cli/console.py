@@ -7,6 +7,7 @@ consoles write no control character that is not rich's own, whoever forgot it.
 from __future__ import annotations
 
 import json
+import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.errors import MarkupError
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Task as ProgressTask
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -121,7 +123,7 @@ def progress_bar(text: str, *columns: ProgressColumn, transient: bool = False) -
     columns = columns or (MofNCompleteColumn(), TimeRemainingColumn())
     shown = (TextColumn("{task.description}"), BarColumn(), *columns)
     with Progress(*shown, console=err, transient=transient) as progress:
-        bar = progress.add_task(text, total=None)
+        bar = progress.add_task(foreign(text), total=None)
 
         def show(text: str, done: int, total: int | None) -> None:
             progress.update(bar, description=foreign(text), completed=done, total=total or None)
@@ -150,7 +152,8 @@ class Watch:
     """Shows a run's progress on standard error: a live bar on a terminal, a line per round elsewhere."""
 
     def __init__(self, progress: Progress | None, rounds: int, label: str, left: TimeLeft | None = None) -> None:
-        self.progress, self.label, self.rounds, self.left = progress, foreign(label), rounds, left
+        self.progress, self.label, self.rounds, self.several = progress, foreign(label), rounds, left is not None
+        self.left = left or TimeLeft(rounds)
         self.devices, self.sent, self.exchanges, self.preparing = 0, 0, 0, ""
         self.metrics: dict[str, float] = {}
         self.task = progress.add_task(self.label, total=rounds) if progress else None
@@ -170,9 +173,7 @@ class Watch:
 
     def _count(self, rounds: int) -> None:
         """How many rounds there are, now that it is known."""
-        self.rounds = rounds
-        if self.left is not None:
-            self.left.rounds = rounds
+        self.rounds = self.left.rounds = rounds
         if self.progress is not None and self.task is not None:
             self.progress.update(self.task, total=rounds)
 
@@ -195,16 +196,15 @@ class Watch:
         noted = ("refused", "shortened", "cold")
         notes = "".join(f"  [red]{len(line[key])} {key}[/red]" for key in noted if line.get(key))
         text = f"{self.label}  {metrics}  {human_bytes(self.sent)}{notes}{'  [red]void[/red]' if line['void'] else ''}"
-        if self.left is not None:
-            self.left.hear(line)
-            text += self.left.text
+        self.left.hear(line)
         if self.progress is None or self.task is None:
+            text += self.left.text if self.several else ""
             if self.rounds > _MANY and line["round"] % (self.rounds // 20) and not line["metrics"]:
                 return
             place = f"round {line['round']}/{self.rounds}"
             err.print(f"{place}  {text}  {line['seconds']:.2f} s", soft_wrap=True, highlight=False)
         else:
-            self.progress.update(self.task, completed=line["round"], description=text)
+            self.progress.update(self.task, completed=line["round"], description=text, end=self.left.end_time)
 
     def _show(self, text: str) -> None:
         if self.progress is not None and self.task is not None and self.progress.tasks[self.task].completed == 0:
@@ -212,12 +212,12 @@ class Watch:
 
 
 class TimeLeft:
-    """How long several runs still take: the present one by its rounds so far, the others like those that are done."""
+    """How long runs still take: the present one by its rounds so far, the others like those that are done."""
 
-    def __init__(self) -> None:
+    def __init__(self, rounds: int = 0) -> None:
         self.waiting = 0  # runs after the present one
         self.taken: list[float] = []  # seconds of each run that is done
-        self.rounds, self.round, self.heard = 0, 0, list[float]()
+        self.rounds, self.round, self.heard = rounds, 0, list[float]()
 
     def begin(self, rounds: int, waiting: int) -> None:
         """The next run, of so many rounds."""
@@ -243,8 +243,27 @@ class TimeLeft:
         return each * (self.rounds - self.round) + whole * self.waiting
 
     @property
+    def end_time(self) -> float | None:
+        """By `time.monotonic`."""
+        return None if self.seconds is None else time.monotonic() + self.seconds
+
+    @property
     def text(self) -> str:
         return "" if self.seconds is None else f"  about {human_seconds(self.seconds)} left in all"
+
+
+class TimeLeftColumn(ProgressColumn):
+    """What `TimeLeft` says, counted down.
+
+    Rich's own column forgets what is older than 30 seconds: it has no estimate where rounds take longer.
+    """
+
+    max_refresh = 0.5
+
+    def render(self, task: ProgressTask) -> Text:
+        end = task.fields.get("end")
+        seconds = 0.0 if end is None else max(0.0, end - time.monotonic())
+        return Text("" if end is None else f"{human_seconds(seconds)} left", style="progress.remaining")
 
 
 class WatchAll:
@@ -288,7 +307,7 @@ def watching() -> Iterator[Progress | None]:
         yield None
         return
     columns = (
-        TextColumn("{task.description}"), BarColumn(bar_width=12), MofNCompleteColumn(), TimeRemainingColumn(),
+        TextColumn("{task.description}"), BarColumn(bar_width=12), MofNCompleteColumn(), TimeLeftColumn(),
     )  # fmt: skip
     with Progress(*columns, console=err) as progress:
         yield progress

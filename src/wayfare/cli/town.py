@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from wayfare.cli.console import Json, answer, interruptible, progress_bar
+from wayfare.cli.console import Json, answer, foreign, interruptible, progress_bar
 
 
 class Sizes(StrEnum):
@@ -48,14 +48,15 @@ def town(
     with interruptible("the same command again", "what is made so far"), progress_bar("starting") as show:
         summary = make(folder, spec, workers, show)
     table = Table(
-        title=f"{folder}: {summary['photos']:,} photos in {len(summary['cities'])} cities", title_justify="left"
+        title=f"{foreign(folder)}: {summary['photos']:,} photos in {len(summary['cities'])} cities",
+        title_justify="left",
     )
     for column in ("layout", "photos"):
         table.add_column(column, justify="right" if column == "photos" else "left")
     for name, count in summary["layouts"].items():
-        table.add_row(f"{folder / name}", f"{count:,}")
-    table.add_row(f"{folder / 'traces'}", "")
-    answer({"path": str(folder), **summary}, json, table, f"to see it: wayfare data show {folder}")
+        table.add_row(foreign(folder / name), f"{count:,}")
+    table.add_row(foreign(folder / "traces"), "")
+    answer({"path": str(folder), **summary}, json, table, f"to see it: wayfare data show {foreign(folder, 1000)}")
 
 
 def add_to(app: typer.Typer) -> None:

@@ -1,4 +1,4 @@
-"""Commands that use a trained model: index (for places or hashing) and locate."""
+"""Commands that use a trained model: index (for places or hashing), locate and evaluate."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from wayfare.cli.console import AllowCode, Json, answer, err, interruptible, list_notes, plain_table, progress_bar
+from wayfare.cli.console import (
+    AllowCode,
+    Json,
+    answer,
+    err,
+    foreign,
+    interruptible,
+    list_notes,
+    plain_table,
+    progress_bar,
+)
 from wayfare.core.errors import ConfigError
 from wayfare.pages.page import several
 from wayfare.pages.record import Record
@@ -19,6 +29,7 @@ from wayfare.pages.tables import human_seconds, number, plain
 if TYPE_CHECKING:
     from wayfare.io.pictures import Skipped
     from wayfare.places.index import Facts, Index
+    from wayfare.places.indexing import Added
     from wayfare.places.locate import Answer, Located
 
 Indexed = tuple[dict[str, Any], "list[Skipped]", list[str]]  # the result, what was left out, lines to print
@@ -48,26 +59,48 @@ def index(
     data: Annotated[
         Path | None, typer.Option("--data", help="Hashing: where the run's training data is now, if it was moved.")
     ] = None,
+    strangers: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001,
+            max=0.999,
+            help="Places: the share of photos expected to be of places that are not in the index. Default: 0.2.",
+        ),
+    ] = None,
+    precision: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001,
+            max=0.999,
+            help="Places: the share of answers that must be right; other answers are unknown. Default: 0.9.",
+        ),
+    ] = None,
     allow_code: AllowCode = None,
     json: Json = False,
 ) -> None:
     """Build an index of photos for [bold]wayfare locate[/bold] or [bold]wayfare search[/bold].
 
-    With a run of task places, the index holds photos with known positions. It also learns from the run's validation
-    data below which confidence an answer counts as unknown. With a run of task hashing, it holds photos and texts, to
-    be found by words or by a photo.
+    With a run of task places, the index holds photos with known positions. It also learns, by looking for its own
+    photos in the rest of it, how sure an answer is and when it counts as unknown. With a run of task hashing, it holds
+    photos and texts, to be found by words or by a photo.
 
     Run the command again with the same --out to add new photos, or to continue after an interruption.
     """
     target = out or run / "index"
     if Record.read(run).component("task") == "hashing":
-        if database:
-            raise ConfigError("--database is for runs of task places; a run of task hashing indexes all photos")
+        if database or strangers is not None or precision is not None:
+            raise ConfigError("--database, --strangers and --precision are for runs of task places")
         result, skipped, lines = _index_codes(run, photos, texts, data, target)
     else:
         if texts is not None or data is not None:
             raise ConfigError("--texts and --data are for runs of task hashing")
-        result, skipped, lines = _index_places(run, photos, database, target)
+        if photos is None:
+            raise ConfigError("--photos is missing: a folder or table of photos with known positions")
+        from wayfare.places.indexing import index_run
+
+        with interruptible(*_GO_ON), progress_bar(f"reading {photos}") as show:
+            added = index_run(run, photos, target, database, show, strangers=strangers, precision=precision)
+        result, skipped, lines = _indexed_places(target, added)
     answer({**result, "skipped_files": _list_skipped(skipped)}, json, *map(Text, lines))
 
 
@@ -90,19 +123,15 @@ def _index_codes(run: Path, photos: Path | None, texts: Path | None, data: Path 
     return {"index": str(target), **counts, **done, **facts}, added.skipped, [line]
 
 
-def _index_places(run: Path, photos: Path | None, database: bool, target: Path) -> Indexed:
-    from wayfare.places.indexing import index_run
+def _indexed_places(target: Path, added: Added) -> Indexed:
+    from wayfare.places.calibration import in_words
 
-    if photos is None:
-        raise ConfigError("--photos is missing: a folder or table of photos with known positions")
-    with interruptible(*_GO_ON), progress_bar(f"reading {photos}") as show:
-        added = index_run(run, photos, target, database, show)
     facts = added.facts
     done = {"new": added.new, "kept": added.kept, "replaced": added.replaced, "skipped": len(added.skipped)}
     result = {"index": str(target), "photos": added.photographs, **done, "model": facts.model, "run": facts.run}
     model = f"{facts.model[:12]} ({facts.run})"
     line = f"{target}: {number(added.photographs)} photographs ({_counted(done)}), model {model}"
-    return {**result, **_calibrated(facts)}, added.skipped, [line, _in_words(facts)]
+    return {**result, **_calibrated(facts)}, added.skipped, [line, *in_words(facts.calibration, facts.uncalibrated)]
 
 
 def _counted(done: dict[str, int]) -> str:
@@ -125,22 +154,17 @@ def locate(
 
     Photos that cannot be read are listed and skipped; exit status 1 if none is left.
     """
-    from wayfare.places.index import Index
     from wayfare.places.locate import as_table
     from wayfare.places.locate import locate as find
 
-    if any((index / view / "codes.json").exists() for view in ("photos", "texts")):
-        raise ConfigError(f"{index} is an index for search: use `wayfare search --photo PHOTO --index {index}`")
-    opened = Index(index)
-    if opened.facts.waiting:
-        err.print(
-            f"[yellow]warning[/yellow] {number(opened.facts.waiting)} photos are missing from this index, because "
-            "making it was interrupted: run `wayfare index` again to add them"
-        )
+    opened = _opened(index)
+    for line in _doubtful(opened.facts):
+        err.print(f"[yellow]warning[/yellow] {foreign(line)}", highlight=False, soft_wrap=True)
     located = find(opened, photos, k, threshold)
     skipped = _list_skipped(located.skipped)
     result: dict[str, Any] = {
-        "index": str(index), "model": opened.facts.model, "threshold": located.threshold, "k": k,
+        "index": str(index), "model": opened.facts.model, "k": k,
+        "threshold": located.threshold, "calibration": _calibrated(opened.facts),
         "answers": [as_table(found) for found in located.answers], "skipped": skipped, "seconds": located.seconds,
     }  # fmt: skip
     shown = [] if json else list(_tables(opened, located))
@@ -154,27 +178,87 @@ def locate(
         raise typer.Exit(1)
 
 
+def _opened(index: Path) -> Index:
+    from wayfare.places.index import Index
+
+    if any((index / view / "codes.json").exists() for view in ("photos", "texts")):
+        raise ConfigError(f"{index} is an index for search: use `wayfare search --photo PHOTO --index {index}`")
+    opened = Index(index)
+    if opened.facts.waiting:
+        err.print(
+            f"[yellow]warning[/yellow] {number(opened.facts.waiting)} photos are missing from this index, because "
+            "making it was interrupted: run `wayfare index` again to add them"
+        )
+    return opened
+
+
+def evaluate(
+    index: Annotated[Path, typer.Argument(help="The folder that [bold]wayfare index[/bold] made.")],
+    photos: Annotated[
+        Path,
+        typer.Option("--photos", help="Photos with known positions: an MSLS tree, @-names, a CSV table, or EXIF."),
+    ],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write a page with figures.")] = None,
+    allow_code: AllowCode = None,
+    json: Json = False,
+) -> None:
+    """Measure how well an index finds photos whose positions are known, and how far its confidence can be trusted.
+
+    The whole index is searched. Photos that are in the index themselves are left out; unreadable ones are skipped.
+    """
+    from wayfare.places.evaluation import evaluate_index
+    from wayfare.places.evaluation_page import ground_in_words, threshold_rows, write_evaluation
+
+    found = evaluate_index(_opened(index), photos)
+    _list_skipped(found.skipped)
+    result: dict[str, Any] = {"index": str(index), **found.as_table()}
+    away = f"{found.photos} photos ({len(found.skipped)} skipped, {found.left_out} in the index themselves)"
+    lines = [
+        f"searched: {ground_in_words(found)}",
+        f"{away}; the places of {found.known} are in the index, within {found.radius:g} m",
+        "  ".join(_figure(name, value) for name, value in found.metrics.items()),
+        "  ".join(f"{name} {value:.3f}" for name, value in found.figures.items()),
+        *(f"about confidence: {doubt}" for doubt in found.doubts),
+    ]
+    shown: list[Any] = [Text(line) for line in lines if line]
+    if rows := threshold_rows(found):
+        table = plain_table("answers accepted from a confidence on")
+        for name in ("threshold", "precision", "recall", "share answered"):
+            table.add_column(name, justify="right")
+        for row in rows:
+            table.add_row(*row)
+        shown.append(table)
+    if out is not None:
+        result["page"] = str(write_evaluation(found, index, photos, out))
+        shown.append(Text(f"page: {result['page']}"))
+    answer(result, json, *shown)
+
+
+def _figure(name: str, value: float) -> str:
+    return f"{name} {100 * value:.1f}" if name.startswith("R@") else f"{name} {value:,.1f}"
+
+
 def _list_skipped(skipped: Sequence[Skipped]) -> list[dict[str, str]]:
     """Say which files were left out and why; the same for JSON."""
     list_notes([f"skipped {item.file}: {item.reason.removeprefix(f'{item.file}: ')}" for item in skipped])
     return [item._asdict() for item in skipped]
 
 
+def _doubtful(facts: Facts) -> list[str]:
+    """What is said about confidence where it is missing, judges nothing, or may be wrong."""
+    from wayfare.places.calibration import in_words
+
+    found = facts.calibration
+    lines = in_words(found, facts.uncalibrated)
+    return lines if found is None or found.threshold is None else lines[1:]
+
+
 def _calibrated(facts: Facts) -> dict[str, Any]:
     found = facts.calibration
     if found is None:
         return {"threshold": None, "uncalibrated": facts.uncalibrated}
-    return {"threshold": found.threshold, "precision": found.precision, "recall": found.recall, "learnt": found.source}
-
-
-def _in_words(facts: Facts) -> str:
-    found = facts.calibration
-    if found is None:
-        return f"answers will have no confidence: {facts.uncalibrated}"
-    return (
-        f"unknown below a confidence of {found.threshold:.2f}: precision {found.precision:.2f}, recall "
-        f"{found.recall:.2f} on {found.queries} answers to {found.source}"
-    )
+    names = ("threshold", "precision", "recall", "wanted", "strangers", "queries")
+    return {name: getattr(found, name) for name in names} | found.figures | {"doubts": list(found.doubts)}
 
 
 def _tables(opened: Index, located: Located) -> Iterable[Any]:
@@ -217,10 +301,12 @@ def _places(found: Answer) -> Table:
 def _verdict(found: Answer) -> str:
     if found.confidence is None:
         return "not judged"
-    return f"{'unknown' if found.unknown else 'found'} ({found.confidence:.2f})"
+    word = "not judged" if found.unknown is None else "unknown" if found.unknown else "found"
+    return f"{word} ({found.confidence:.2f})"
 
 
 def add_to(app: typer.Typer) -> None:
     """Register these commands."""
     app.command()(index)
     app.command()(locate)
+    app.command()(evaluate)

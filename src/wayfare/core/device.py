@@ -122,6 +122,8 @@ class Device:
         torch.manual_seed(seed_for(self.seed, self.round, self.id, "torch"))  # dropout
         net.train()
         parameters = [p for p in net.parameters() if p.requires_grad]
+        if not parameters:
+            raise WayfareError("nothing of this network is trained: choose what is, for instance with model.train")
         optimizer = _optimizer(self.training, parameters, self.lr)
         memo: dict[str, Any] = {}
         total, steps = torch.zeros((), device=self._bench.where), 0
@@ -167,7 +169,8 @@ def _optimizer(training: Training, parameters: list[nn.Parameter], lr: float) ->
         return torch.optim.SGD(parameters, lr, momentum=training.momentum, weight_decay=training.weight_decay)
     kind = torch.optim.Adam if training.optimizer == "adam" else torch.optim.AdamW
     fused = all(parameter.device.type in _FUSED for parameter in parameters)  # one pass over the weights instead of ten
-    return kind(parameters, lr, weight_decay=training.weight_decay, fused=fused)
+    betas = training.beta1, training.beta2
+    return kind(parameters, lr, betas, weight_decay=training.weight_decay, fused=fused)
 
 
 _FUSED = ("cpu", "cuda", "mps")

@@ -58,6 +58,10 @@ Progress = Callable[[str, int, int], None]
 """Told how far long work is: what is done, how much of it, of how much."""
 
 
+def silent(what: str, done: int, total: int) -> None:
+    """Progress that nobody watches."""
+
+
 class Data:
     """Where samples come from: a frozen dataclass of settings, one for each layout, with no network or loss in sight.
 
@@ -201,6 +205,11 @@ class Task:
     def evaluate(self, net: nn.Module, samples: np.ndarray | None) -> dict[str, float]:
         """Metrics on these samples of the pool, or on the task's own test set."""
         raise NotImplementedError
+
+    @property
+    def warnings(self) -> list[str]:
+        """What speaks against these settings: told when a run begins."""
+        return []
 
     def alarm(self, now: dict[str, float], start: dict[str, float]) -> str:
         """What to tell the user of a run whose metrics were `start` before training; "" if nothing."""
@@ -415,7 +424,9 @@ class Training:
     optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
     lr: float = 0.05
     decay: float = 1.0  # the learning rate of round t is lr * decay^(t-1)
-    momentum: float = 0.0
+    momentum: float = 0.0  # of sgd
+    beta1: float = 0.9  # of adam and adamw: decay of the first moment; 0: no momentum
+    beta2: float = 0.999  # of adam and adamw: decay of the second moment
     weight_decay: float = 0.0
     clip: float = 0.0  # if > 0: bound on the gradient's L2 norm
 

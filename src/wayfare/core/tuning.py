@@ -1,18 +1,11 @@
-"""The two things that are done for speed only.
+"""Training without importing torch's compiler.
 
-**Freed memory is kept.** By default glibc gives large tensors back to the system when they are freed, and every step
-then waits for fresh pages. On a busy machine 30 rounds of a small network took 9.5 s of CPU time with this and 12.6 to
-14.6 without; on an idle one 9.4 and 9.7 (means of three), which is noise. To be removed if nothing more is found.
-
-**Training without importing torch's compiler.** torch's optimisers import it when they are first used, only to tell it
-to keep off. That takes every process 2.3 s of CPU time, almost as much as importing torch (2.6 s): a quarter of a
-quickstart, which takes 9.2 s with engine `local`.
+torch's optimisers import it when they are first used, only to tell it to keep off. That takes every process 2.3 s of
+CPU time, almost as much as importing torch (2.6 s): a quarter of a quickstart, which takes 9.2 s with engine `local`.
 """
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import inspect
 import sys
 
@@ -32,12 +25,4 @@ def _add_parameters_without_compiler() -> None:
         method.__dynamo_disable = method
 
 
-def _keep_freed_memory() -> None:
-    with contextlib.suppress(OSError, AttributeError):  # another C library than glibc
-        library = ctypes.CDLL(None)
-        library.mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
-        library.mallopt(-3, 32 * 2**20)  # M_MMAP_THRESHOLD, the largest there is
-
-
 _add_parameters_without_compiler()
-_keep_freed_memory()

@@ -42,12 +42,13 @@ def verdict(found: LocateExample, number: int, photo: LocatedPhoto) -> LocateVer
 def all_located(found: LocateExample) -> str:
     """The results of all photos."""
     text = (
-        "The first two are the photos that the model is most confident about; the third is from another city, which is "
-        f"not in the index. Of all {number(found.queries)} photos of {found.city.name}, {number(found.right)} were "
-        f"located within {found.radius:g} m."
+        "The first two are chosen by a rule: of the photos that the model answers, those at a third and two thirds of "
+        "the list. The third is from another city, which is not in the index. Of all "
+        f"{number(found.queries)} photos of {found.city.name}, {number(found.right)} were located within "
+        f"{found.radius:g} m."
     )
     if found.threshold is None:
-        return f"{text} There were too few photos to learn a confidence threshold."
+        return f"{text} There was no confidence threshold that could be trusted."
     return (
         f"{text} The model may answer “unknown”. It did so for {number(found.queries - found.accepted)} of them; of "
         f"the other {number(found.accepted)} answers {number(found.accepted_right)} were right. Of "

@@ -23,7 +23,7 @@ from wayfare.hashing.hash_model import hashing_run
 from wayfare.hashing.indexing import add_pairs, model_for
 from wayfare.hashing.search import Query, SearchIndex, search
 from wayfare.pages.thumbnails import PictureSource, Thumbnails, evenly
-from wayfare.places.calibration import calibrate
+from wayfare.places.calibration import Calibrator
 from wayfare.places.data.place_photos import PlacePhotos
 from wayfare.places.index import Index
 from wayfare.places.indexing import add
@@ -51,7 +51,8 @@ _LARGE, _SMALL = 320, 200  # pixels
 def locate_three(run: Path, cities: dict[str, City], progress: Progress) -> LocateExample:
     """An index of the city that nobody learnt from; two of its photos, and one of another city.
 
-    The two are those that the model is surest of, which the page says; how all came out is beside them.
+    The two are fixed by a rule: of the photos that the model answers, in the order of their files, those at a third and
+    at two thirds. If it answers none, of all photos. How all came out is beside them.
     """
     model = load_model(run)
     divided = model.task.loaded.divided
@@ -60,7 +61,7 @@ def locate_three(run: Path, cities: dict[str, City], progress: Progress) -> Loca
     inside = np.ones(len(photos), bool)
     inside[divided.pool] = False
     database = photos.take(inside & ~asks)
-    added = add(model, database, run / "index", lambda: calibrate(model, run, progress), progress)
+    added = add(model, database, run / "index", Calibrator(model, run, progress=progress), progress)
     index = Index(run / "index")
     queries = np.flatnonzero(asks & inside)
     near = photos.positives(radius, queries, np.flatnonzero(inside & ~asks))
@@ -79,16 +80,10 @@ def locate_three(run: Path, cities: dict[str, City], progress: Progress) -> Loca
         guess, truth = (_on(city, *place) for place in ((spot.latitude, spot.longitude), _degrees(photos, row)))
         return float(np.hypot(guess.x - truth.x, guess.y - truth.y))
 
-    def sure(row: int) -> float:
-        answer = by_photo[paths[row]]
-        return -answer.scores["nearest"] if answer.confidence is None else answer.confidence
-
     right = {row: away(row) <= radius for row in ours}
     accepted = [row for row in ours if by_photo[paths[row]].unknown is False]
-    surest = sorted(ours, key=lambda row: (-sure(row), row))
-    first = surest[0]
-    apart = [row for row in surest[1:] if _metres(photos, first, row) > 2 * radius]  # two photos of one place say less
-    chosen = [first, (apart or surest[1:] or surest)[0], theirs[len(theirs) // 2]]
+    listed = accepted or ours
+    chosen = [listed[len(listed) // 3], listed[2 * len(listed) // 3], theirs[len(theirs) // 2]]
     thumbnails = Thumbnails()
 
     def shown(row: int, is_known: bool) -> LocatedPhoto:
@@ -146,10 +141,6 @@ def _degrees(photos: PlacePhotos, row: int) -> tuple[float, float]:
     if photos.latitude is None or photos.longitude is None:
         raise DataError("these photographs have no latitude and longitude", photos.root)
     return float(photos.latitude[row]), float(photos.longitude[row])
-
-
-def _metres(photos: PlacePhotos, one: int, other: int) -> float:
-    return float(np.hypot(photos.easting[one] - photos.easting[other], photos.northing[one] - photos.northing[other]))
 
 
 # ---- Which photos show this?

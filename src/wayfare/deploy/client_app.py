@@ -107,10 +107,11 @@ def _perform(message: Message, context: Context, outcome: dict[str, Any]) -> dic
     left = float(call["seconds"])
     if call["until"]:  # by the one clock: a message may have waited, or be here for the second time
         left = min(left, float(call["until"]) - time.time())
-    with _signed_in(Path(call["sign_in"])), _ended_after(left):
+    # of the server's paths a node takes none: one to sign in at is for a simulation
+    with _signed_in(Path() if photos else Path(call["sign_in"])), _ended_after(left):
         if call["program"] == "hello":
             return records.write(_about(call["experiment"], photos, str(node["name"])))
-        folder = home / "runs" / quote(call["folder"], safe="") if photos else Path(call["folder"])
+        folder = home / "runs" / _as_name(call["folder"]) if photos else Path(call["folder"])
         bench = _bench(call["experiment"], str(folder), photos, str(node.get("name", "")))
         if call["program"] == "ready":
             return records.write(Bundle())
@@ -127,6 +128,11 @@ def _perform(message: Message, context: Context, outcome: dict[str, Any]) -> dic
             after = perform(bench, call["then"], call["device"], Bundle(received.tensors, dict(values)), end)
             content |= {} if isinstance(after, Failure) else records.write_then(after)
         return content
+
+
+def _as_name(text: str) -> str:
+    """A text as the name of one folder: `..` is none."""
+    return quote(text, safe="").replace(".", "%2E")
 
 
 @contextmanager

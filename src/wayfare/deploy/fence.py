@@ -34,8 +34,10 @@ from wayfare.deploy.fence_log import FenceLog
 from wayfare.deploy.fence_rules import KEY_HEADER, LARGE, PREFIX, ROUTES, Conduct, FenceRefusal, route_of
 from wayfare.deploy.keys import Roll, fingerprint, name_in
 
-_CONNECTIONS, _PER_ADDRESS, _PER_NODE, _HANDSHAKES = 1024, 128, 16, 64
+_CONNECTIONS, _PER_ADDRESS, _PER_NODE = 1024, 128, 16
+_HANDSHAKES, _HANDSHAKES_PER_ADDRESS = 64, 16
 _LARGE_BODIES = 32  # requests of more than 64 KiB that may wait in memory at once, of at most 8 MiB each
+_LARGE_OF_NODE = 4  # of one node: who sends slowly must not have them all
 _HEADERS = 2**14  # bytes
 _SHAKE, _IDLE, _STALL, _REQUEST, _UPSTREAM = 10.0, 120.0, 20.0, 300.0, 120.0  # seconds
 _RATE, _BURST = 100.0, 400.0  # requests of a node: in a second for long, and at once
@@ -62,6 +64,7 @@ class Guest:
 
         self.peer, self.connections = peer, 0
         self.conduct = Conduct(public_key_to_bytes(peer.certificate.public_key()))
+        self.large = asyncio.Semaphore(_LARGE_OF_NODE)
         self.is_in, self.heard = False, time.monotonic()
         self._tokens = _BURST
 
@@ -80,7 +83,7 @@ class Fence:
         self._roll, self._log = roll, log
         self._tls = tls_of(roll.folder)
         self._addresses: Counter[str] = Counter()
-        self._shaking = 0
+        self._shaking: Counter[str] = Counter()  # by address
         self._guests: dict[str, Guest] = {}  # by name
         self._large = asyncio.Semaphore(_LARGE_BODIES)
         transport = httpx.AsyncHTTPTransport(uds=str(upstream), limits=httpx.Limits(max_connections=64))
@@ -112,7 +115,7 @@ class Fence:
                 self._log.refused("", "", host, "too many connections")
                 continue
             self._addresses[host] += 1
-            self._shaking += 1
+            self._shaking[host] += 1
             task = loop.create_task(self._welcome(wire, host))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
@@ -122,7 +125,8 @@ class Fence:
         return (
             self._addresses.total() < _CONNECTIONS
             and self._addresses[host] < _PER_ADDRESS
-            and self._shaking < _HANDSHAKES
+            and self._shaking.total() < _HANDSHAKES
+            and self._shaking[host] < _HANDSHAKES_PER_ADDRESS
         )
 
     async def _sweep(self) -> None:
@@ -158,9 +162,7 @@ class Fence:
             self._gone(host)
 
     def _gone(self, host: str) -> None:
-        self._addresses[host] -= 1
-        if not self._addresses[host]:
-            del self._addresses[host]
+        _less(self._addresses, host)
 
     async def _handshake(self, wire: socket.socket, host: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         loop = asyncio.get_running_loop()
@@ -171,7 +173,7 @@ class Fence:
                 lambda: protocol, wire, ssl=self._tls, ssl_handshake_timeout=_SHAKE, ssl_shutdown_timeout=2.0
             )
         finally:
-            self._shaking -= 1
+            _less(self._shaking, host)
         return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str) -> None:
@@ -216,7 +218,9 @@ class Fence:
         if int(length) > ROUTES[route]:
             raise FenceRefusal(f"a request of more than {ROUTES[route]:,} bytes", 413)
         headers = {name: value for name, value in request.headers if name in _PASSED_ON or name.startswith(b"flwr-")}
-        async with self._large if ROUTES[route] > LARGE else contextlib.nullcontext():
+        async with contextlib.AsyncExitStack() as places:
+            for place in (guest.large, self._large) if ROUTES[route] > LARGE else ():
+                await places.enter_async_context(place)
             body = await asyncio.wait_for(stream.body(ROUTES[route]), _REQUEST)
             guest.conduct.check(route, headers.get(KEY_HEADER.encode(), b"").decode("ascii", "replace"), body)
             try:
@@ -237,6 +241,12 @@ class Fence:
             self._leave(guest, "said goodbye")
         elif reply.status_code in (401, 403) or (route == "activate-node" and not reply.is_success):
             self._log.refused(peer.name, peer.key, peer.address, f"Flower refused {route}: {reply.status_code}")
+
+
+def _less(counts: Counter[str], host: str) -> None:
+    counts[host] -= 1
+    if not counts[host]:
+        del counts[host]
 
 
 class _Stream:

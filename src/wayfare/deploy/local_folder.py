@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
 
 from wayfare.components import name_of
 from wayfare.core.errors import ConfigError, DataError
 from wayfare.core.protocols import Task
 from wayfare.experiment import Experiment
+from wayfare.io.cache import cache_dir
 from wayfare.partition.joined import Joined
 
 
@@ -37,7 +41,27 @@ def own(experiment: Experiment, photos: str) -> Experiment:
     """The experiment on this folder."""
     check_federable(experiment)
     task = experiment.task.on_folder(photos)
-    return experiment if task is None else replace(experiment, task=task)
+    mine = experiment if task is None else replace(experiment, task=task)
+    allowed = [Path(photos).resolve(), cache_dir().resolve()]
+    for name, text in _paths(mine):
+        if not any(Path(text).expanduser().resolve().is_relative_to(each) for each in allowed):
+            raise ConfigError(
+                f"the server's recipe names a file of this machine: {name} = {text!r}. A node reads its photos and "
+                f"Wayfare's cache, {allowed[1]}: files for all runs, such as weights, belong there"
+            )
+    return mine
+
+
+def _paths(part: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Settings that lead out of the current folder, by name."""
+    for field in fields(part):
+        value, full = getattr(part, field.name), f"{name}.{field.name}".lstrip(".")
+        if is_dataclass(value):
+            yield from _paths(value, full)
+        elif isinstance(value, str | Path):
+            path = Path(value)
+            if path.is_absolute() or ".." in path.parts or str(value).startswith("~"):
+                yield full, str(value)
 
 
 def checked(experiment: Experiment, name: str) -> Experiment:

@@ -6,9 +6,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from wayfare.core.text import printable_lines
+
+_LONGEST = 20_000  # characters of what is said at once
+
 
 def say(home: Path, text: str) -> None:
-    """Add a line."""
+    """Add a line; what follows in further lines is indented, so that nobody's text looks like a line of the log."""
+    text = printable_lines(text, _LONGEST).rstrip("\n").replace("\n", "\n    ")
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     with (home / "node.log").open("a", encoding="utf-8", errors="replace") as file:
         file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")

@@ -5,11 +5,11 @@ Each layout is read by the `gallery` module of its package: places, scenes, hash
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from wayfare.attributes import gallery as attributes
 from wayfare.core.errors import DataError
+from wayfare.core.protocols import Progress, silent
 from wayfare.encounters import gallery as encounters
 from wayfare.hashing import gallery as hashing
 from wayfare.io.findings import Problems
@@ -27,10 +27,9 @@ _ORDER = (
     "msls", "photos", "traces", "psg", "mirflickr", "celeba", "fashion", "nuswide", "coco",
     "wikipedia", "mat_pairs", "csv_pairs", "cifar", "folder",
 )  # on the page  # fmt: skip
-Progress = Callable[[str, int, int], None]  # what is being read, how far, of how many
 
 
-def gather(path: Path, progress: Progress = lambda *_: None) -> Collection:
+def gather(path: Path, progress: Progress = silent) -> Collection:
     """Everything that the page shows. A data set that cannot be read at all is listed with the reason."""
     found = sorted(find(path), key=lambda item: _ORDER.index(item.layout))
     sets: list[DataSet] = []

@@ -14,6 +14,7 @@ from PIL import Image
 
 from wayfare.core import disk
 from wayfare.core.errors import DataError, StoreError
+from wayfare.core.protocols import Progress, silent
 from wayfare.hashing import code_index as codes
 from wayfare.hashing.code_index import CodePart, Codes
 from wayfare.hashing.data.pairs import Paired
@@ -30,7 +31,6 @@ from wayfare.io.index_folder import explained, held
 from wayfare.io.pictures import Skipped
 from wayfare.trained import Trained
 
-Progress = Callable[[str, int, int], None]
 _FILES = frozenset((MODEL, PICTURES, *VIEWS))
 _CHUNK = 256  # items whose codes are written together
 _QUALITY = 88  # of the JPEG of a picture that has no file of its own
@@ -54,7 +54,7 @@ def index_run(
     photos: Path | None = None,
     texts: Path | None = None,
     data: Path | None = None,
-    progress: Progress = lambda *_: None,
+    progress: Progress = silent,
 ) -> AddedItems:
     """Index photos and texts with the model of a run; without either, the run's own data.
 
@@ -90,7 +90,7 @@ def add(
     out: Path,
     photos: Sequence[Path] = (),
     texts: Texts | None = None,
-    progress: Progress = lambda *_: None,
+    progress: Progress = silent,
 ) -> AddedItems:
     """Put photos (see `photo_files`) and texts into the index in this folder, which is made where there is none.
 
@@ -111,7 +111,7 @@ def add(
     return added
 
 
-def add_pairs(model: HashModel, found: Trained[Hashing], out: Path, progress: Progress = lambda *_: None) -> AddedItems:
+def add_pairs(model: HashModel, found: Trained[Hashing], out: Path, progress: Progress = silent) -> AddedItems:
     """The same for the pairs that the run searches when it is judged: its own retrieval set."""
     pairs, task = pairs_of(found), found.task
     task.prepare(progress)

@@ -8,14 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wayfare.core.protocols import Progress
+from wayfare.core.protocols import Progress, silent
 from wayfare.hashing.data.base import PairData
 from wayfare.hashing.data.pairs import Paired
 from wayfare.hashing.images import ImageSide, Reader
-
-
-def _silent(what: str, done: int, total: int) -> None:
-    pass
 
 
 class PairInputs:
@@ -43,7 +39,7 @@ class PairInputs:
 
     @property
     def pairs(self) -> Paired:
-        return self._read_pairs(_silent)
+        return self._read_pairs(silent)
 
     @property
     def levels(self) -> tuple[int, ...]:
@@ -78,4 +74,4 @@ class PairInputs:
         if view == "text":
             bags = self.pairs.bags[rows]
             return torch.from_numpy(bags if isinstance(bags, np.ndarray) else bags.toarray())
-        return self._read_images(_silent)(rows)
+        return self._read_images(silent)(rows)

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
 
 from wayfare.core.errors import DataError
 
 MOST = 1_000  # problems that are listed; further ones are only counted
 Progress = Callable[[int, int], None]  # pictures checked, pictures in all
+
+
+def recogniser(test: Callable[[Path], bool]) -> Callable[[Path], bool]:
+    """A layout's `recognises`: what cannot be read does not have the layout."""
+
+    @wraps(test)
+    def recognises(path: Path) -> bool:
+        try:
+            return test(path)
+        except (OSError, ValueError, DataError):
+            return False
+
+    return recognises
 
 
 class Problems:

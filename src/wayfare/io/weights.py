@@ -4,7 +4,7 @@ A .pth file is a pickle, so it may contain code, and even without code it may un
 `import_weights` therefore opens it in a separate process with limits on memory, time and output size, and without a
 network where the system allows that. There it calls `torch.load(weights_only=True)`: the only place in Wayfare where a
 pickle is read. Before loading, the unpacked size is checked; afterwards, that no tensor claims more numbers than are
-stored.
+stored. An .onnx file holds no code; it is read there too (`io.onnx_tensors`).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from safetensors import SafetensorError, safe_open
 
 from wayfare.core.errors import DataError
+from wayfare.io import onnx_tensors
 from wayfare.io.cache import sync
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def load_weights(path: Path, sha256: str | None = None) -> dict[str, Tensor]:
         raise DataError("only .safetensors files are read; others may run code when loaded", file=path, remedy=remedy)
     if not path.is_file():
         raise DataError("no such file", file=path)
-    if sha256 is not None and (found := _sha256(path)) != sha256:
+    if sha256 is not None and (found := file_sha256(path)) != sha256:
         raise DataError(f"has the sha256 {found}, expected {sha256}", file=path, remedy="import the weights again")
     from safetensors.torch import load_file
 
@@ -60,7 +61,7 @@ def missing(weights: str) -> list[str]:
 
 
 def import_weights(source: Path, target: Path) -> dict[str, str | int]:
-    """Convert a .pth or .pt state dict to safetensors; return the new file's sha256, number of tensors and size."""
+    """Convert a .pth, .pt or .onnx file to safetensors; return the new file's sha256, number of tensors and size."""
     if not source.is_file():
         raise DataError("no such file", file=source)
     if target.suffix != ".safetensors":
@@ -69,7 +70,11 @@ def import_weights(source: Path, target: Path) -> dict[str, str | int]:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _run_isolated(source, part)
-        facts: dict[str, str | int] = {"sha256": _sha256(part), "tensors": _count(part), "bytes": part.stat().st_size}
+        facts: dict[str, str | int] = {
+            "sha256": file_sha256(part),
+            "tensors": _count(part),
+            "bytes": part.stat().st_size,
+        }
         sync(part)
         part.replace(target)
         sync(target.parent)
@@ -88,7 +93,8 @@ def _count(part: Path) -> int:
         raise DataError(f"the conversion failed: {error}", file=part) from error
 
 
-def _sha256(path: Path) -> str:
+def file_sha256(path: Path) -> str:
+    """The checksum of a file."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -171,9 +177,11 @@ def _convert(source: Path, part: Path) -> None:
     from safetensors.torch import save_file
 
     size = source.stat().st_size
-    _refuse_packed(source, size)
-    loaded = torch.load(source, map_location="cpu", weights_only=True)
-    state = _state_dict(loaded)
+    if source.suffix == ".onnx":
+        state = {name: torch.tensor(values) for name, values in onnx_tensors.state_dict(source.read_bytes()).items()}
+    else:
+        _refuse_packed(source, size)
+        state = _state_dict(torch.load(source, map_location="cpu", weights_only=True))
     _refuse_inflated(state, size)
     # clones: safetensors refuses tensors that share memory
     save_file({name: tensor.detach().clone().contiguous() for name, tensor in state.items()}, part)

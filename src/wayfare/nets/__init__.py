@@ -4,6 +4,10 @@
     vgg.py           VGG16 with torchvision's names, FedTour's form of it, and a small one
     resnet.py        ResNet18 with torchvision's names
     efficientnet.py  EfficientNet-Lite0, and its ImageNet weights from a package
+    dinov2.py        DINOv2 ViT-S/14, a vision transformer
+    tinyvit.py       TinyViT-5M
+    published.py     the last two networks' weights, which `wayfare data get` fetches
+    lora.py          low-rank adapters of a frozen transformer's linear layers
     frozen.py        EfficientNet-Lite0 as a frozen trunk, and the linear head that is trained on its features
     features.py      the frozen trunk's features of pictures, computed once and cached
     cached.py        reading and writing such cached arrays

@@ -18,8 +18,7 @@ def load_pretrained(net: nn.Module, weights: dict[str, Tensor], *, skip_head: bo
     own = net.state_dict()
     fitting = [name for name in own if name in weights and own[name].shape == weights[name].shape]
     odd = {name for name in {*own, *weights} - set(fitting) if not _may_be_absent(name, own, weights)}
-    head = f"{net.head_name}."
-    if skip_head and any(name.startswith(head) for name in odd):
+    if skip_head and any(name.startswith(head := f"{net.head_name}.") for name in odd):
         # A head is taken as a whole or not at all: a bias may fit by chance where the weight does not.
         odd = {name for name in odd if not name.startswith(head)}
         fitting = [name for name in fitting if not name.startswith(head)]

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from wayfare.core.errors import ConfigError
-from wayfare.core.protocols import Batch, Progress
+from wayfare.core.protocols import Batch
+from wayfare.io.lazy import LazyInputs
 from wayfare.io.pictures import Pictures
 from wayfare.objects.data import ObjectData
 from wayfare.objects.inputs import ObjectInputs
@@ -20,21 +21,12 @@ POOL, TEST = 0, 1
 _PREPARED = 2**26  # bytes of samples that stay ready for evaluation
 
 
-class LoadedObjects:
-    """Everything is read when it is first needed, or by `prepare`."""
+class LoadedObjects(LazyInputs):
+    """The pictures, and what a frozen network makes of them."""
 
     def __init__(self, data: ObjectData, model: ObjectModel) -> None:
         self._data, self._model = data, model
-        self._progress: Progress = _silent
         self.prepared: dict[int, tuple[tuple[torch.device, bytes], list[Batch]]] = {}
-
-    def prepare(self, progress: Progress) -> None:
-        """Read the pictures and compute what a frozen network makes of them, reporting to `progress`."""
-        self._progress = progress
-        try:
-            _ = self.inputs
-        finally:
-            self._progress = _silent
 
     @cached_property
     def parts(self) -> tuple[Pictures, Pictures]:
@@ -71,7 +63,3 @@ class LoadedObjects:
         if part not in self.prepared or self.prepared[part][0] != key:
             self.prepared[part] = key, list(self.scan(part, samples, device))
         return self.prepared[part][1]
-
-
-def _silent(what: str, done: int, total: int) -> None:
-    """Progress that nobody watches."""

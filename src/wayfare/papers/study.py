@@ -17,7 +17,7 @@ import numpy as np
 from wayfare.core.device import Bench
 from wayfare.core.errors import ConfigError
 from wayfare.core.gate import Gate
-from wayfare.core.protocols import Engine, Progress
+from wayfare.core.protocols import Engine, Progress, silent
 from wayfare.core.seeds import rng_for
 from wayfare.encounters.laboratory import LAB_ROUND, Lab, base_model
 from wayfare.encounters.predictors.regressor import Quality, fit, save
@@ -32,10 +32,6 @@ MODELS, JUDGED = 231, 1000  # the paper's number of models; pictures on which th
 _MOST_JUDGING = 5  # at most a fifth of the pool judges, the rest trains
 
 
-def _silent(text: str, done: int, total: int) -> None:
-    pass
-
-
 def study_merges(
     experiment: Experiment,
     out: Path | str,
@@ -44,7 +40,7 @@ def study_merges(
     *,
     engine: str | Engine = "auto",
     workers: int = 0,
-    progress: Progress = _silent,
+    progress: Progress = silent,
 ) -> dict[str, Any]:
     """Conduct a study, fit the regressor, and write both to a file, with a page beside it; returns the numbers.
 
@@ -79,7 +75,7 @@ def conduct(
     *,
     engine: str | Engine = "auto",
     workers: int = 0,
-    progress: Progress = _silent,
+    progress: Progress = silent,
 ) -> Study:
     """The study of a recipe's task and training, on a division of the pool of its own, with plain FedAvg."""
     task, seed, policy = experiment.task, experiment.seed, experiment.policy

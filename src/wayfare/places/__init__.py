@@ -22,7 +22,8 @@ The path of a photograph through the files, in training:
     data/train_test.py                              which rows are trained on, tested on, and queries
     samples.py                                      decodes the pictures; holds all that is read
     feature_maps.py                                 the outputs of the frozen layers, cached
-    client_photos.py, mining.py                     a client's triplets
+    client_photos.py, mining.py                     a client's triplets, as in the paper; or
+    views.py                                        batches of places with several views of each, the default recipe's
     augment.py, descriptor.py, losses.py            from pictures to the loss
     task.py                                         puts it together: [task] of a recipe
     model.py, backbones.py, whitening.py            settings of the network: [model] of a recipe
@@ -31,7 +32,9 @@ And when a photo is located:
 
     trained_model.py    the model of a finished run, and descriptors of picture files
     indexing.py         makes an index of photographs whose positions are known (positions.py); index.py reads it
-    calibration.py      how much an answer can be relied on, learnt from the run's own data
+    cells.py            how a large index is searched
+    calibration.py      how much an answer can be relied on, learnt on the index itself
     locate.py           the nearest photographs as places, a position and a confidence
     page_data.py        the answers as a page
+    evaluation.py       how often an index is right, by photographs of known position; evaluation_page.py shows it
 """

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from wayfare.core.bundle import digest
+from wayfare.nets.pooling import Aggregation, Vlad
 from wayfare.places.backbones import Stages
 from wayfare.places.whitening import Whitening
 
@@ -32,11 +33,12 @@ class Descriptor(nn.Module):
     age: Tensor  # steps it has been trained for, where a warm-up counts them
 
     def __init__(
-        self, backbone: Stages, pool: nn.Module, train: str, statistics: Statistics, whiten: float = 0.0
+        self, backbone: Stages, pool: Aggregation, train: str, statistics: Statistics, whiten: float = 0.0
     ) -> None:
         super().__init__()
-        self.feature_dim = backbone.channels
-        self.whitening = Whitening(backbone.channels, whiten) if whiten else None
+        self.feature_dim = pool.width
+        self.whitening = Whitening(pool.width, whiten) if whiten else None
+        self._class_token = backbone.class_token
         self.backbone, self.pool, self._statistics = backbone.net, pool, statistics
         names = list(backbone.stages)
         first = 0 if train == "all" else len(names) if train == "head" else names.index(train)
@@ -70,8 +72,31 @@ class Descriptor(nn.Module):
 
     def head(self, maps: Tensor) -> Tensor:
         """The trunk's maps through the trained stages and the pooling: what is learnt from, (N, feature_dim)."""
-        vectors: Tensor = self.pool(_through(self._trained, maps))
+        vectors: Tensor = self.pool(*self._pooled(maps))
         return vectors
+
+    def _pooled(self, maps: Tensor) -> tuple[Tensor, Tensor | None]:
+        """What the pooling gets: the last maps, and the class token where there is one."""
+        maps = _through(self._trained, maps)
+        if self._class_token:  # the first row of a token map, see nets/dinov2.py
+            return maps[:, :, 1:], maps[:, :, 0, 0]
+        return maps, None
+
+    @torch.no_grad()
+    def observe(self, batches: Iterable[Tensor]) -> None:
+        """Take the trunk's maps of a device's photographs into the statistics that travel: centres and whitening."""
+        batches, was_training = list(batches), self.training
+        self.eval()
+        if isinstance(self.pool.pool, Vlad):
+            self.pool.pool.update([self._pooled(maps)[0] for maps in batches])
+        if self.whitening is not None:
+            self.whitening.update(torch.cat([self.head(maps) for maps in batches]))
+        self.train(was_training)
+
+    @property
+    def observes(self) -> bool:
+        """Whether it has such statistics."""
+        return self.whitening is not None or isinstance(self.pool.pool, Vlad)
 
     def finish(self, vectors: Tensor) -> Tensor:
         """The head's vectors as they are compared: whitened, where that is asked for."""

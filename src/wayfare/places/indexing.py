@@ -16,19 +16,19 @@ from wayfare.core import disk
 from wayfare.core.errors import ConfigError, DataError
 from wayfare.io.index_folder import checksum, explained, held
 from wayfare.io.pictures import Skipped
-from wayfare.places.calibration import Calibration, calibrate
+from wayfare.places.calibration import Calibrator
+from wayfare.places.cells import EXACT, cells_of, centres_of
 from wayfare.places.data.place_photos import Group, PlacePhotos
-from wayfare.places.index import DESCRIPTORS, FACTS, MODEL, NAMES, PHOTOS, Facts, Index, lengths
+from wayfare.places.index import CELLS, CENTRES, DESCRIPTORS, FACTS, MODEL, NAMES, PHOTOS, Facts, Index, lengths
 from wayfare.places.nearest import checked
 from wayfare.places.positions import read_photographs, rows_of
 from wayfare.places.trained_model import Described, TrainedPlaceModel, describe, load_model
 
-_FILES = frozenset((FACTS, MODEL, DESCRIPTORS, PHOTOS, NAMES))
+_FILES = frozenset((FACTS, MODEL, DESCRIPTORS, PHOTOS, NAMES, CELLS, CENTRES))
 _MOST_REPLACED = 10_000  # outdated photographs that every search skips; with more, a new index is better
 _IDENTITY = ("size", "changed", "easting", "northing", "group")  # by which a photograph is the same as before
 
 Progress = Callable[[str, int, int], None]
-Learn = Callable[[], Calibration]
 Describe = Callable[[TrainedPlaceModel, Sequence[Path]], Iterable[Described]]
 
 
@@ -49,15 +49,24 @@ class Added:
 
 
 def index_run(
-    run: Path, photos: Path, out: Path, database: bool = False, progress: Progress = lambda *_: None
+    run: Path,
+    photos: Path,
+    out: Path,
+    database: bool = False,
+    progress: Progress = lambda *_: None,
+    *,
+    strangers: float | None = None,
+    precision: float | None = None,
 ) -> Added:
     """Index a folder or table of photos with the model of a run; `database` leaves out the queries of the layout.
 
-    A new index is calibrated on the run's own validation data. What could not be used is in `skipped`.
+    The index is then calibrated on itself, for the expected share of `strangers` and the wanted `precision`. What could
+    not be used is in `skipped`.
     """
     model = load_model(run)
+    learn = Calibrator(model, run, strangers, precision, progress=progress)
     found = read_photographs(photos, database)
-    added = add(model, found, out, lambda: calibrate(model, run, progress), progress)
+    added = add(model, found, out, learn, progress)
     problems = [Skipped(str(error.file or photos), str(error)) for error in found.problems.found]
     return replace(added, skipped=[*added.skipped, *problems])
 
@@ -66,19 +75,19 @@ def add(
     model: TrainedPlaceModel,
     photos: PlacePhotos,
     out: Path,
-    learn: Learn | None = None,
+    learn: Calibrator | None = None,
     progress: Progress = lambda *_: None,
     describe: Describe = describe,
 ) -> Added:
     """Add photographs to the index in this folder, which is created if there is none.
 
-    Photographs that are in it already, with the same unchanged file and position, are kept. `learn` returns the
-    calibration of a new index; if it raises an error, the index records why it has none. `describe` is for callers that
+    Photographs that are in it already, with the same unchanged file and position, are kept. `learn` calibrates an index
+    that has changed; if it raises an error, the index records why it has no confidence. `describe` is for callers that
     have the descriptors already.
     """
     with held(out, _FILES):
         before = Index(out) if (out / FACTS).exists() else None
-        facts = _begun(model, out, before, learn)
+        facts = _begun(model, out, before)
         groups = tuple(dict.fromkeys([*facts.groups, *((group.city, group.zone) for group in photos.groups)]))
         facts = replace(facts, groups=groups)
         rows, names = _identified(photos, rows_of(photos, [Group(*pair) for pair in groups]))
@@ -101,10 +110,15 @@ def add(
             raise DataError(f"none of {len(photos)} photographs can be read{reason}", photos.root)
         if facts.waiting and not len(todo):
             facts = _committed(out, replace(facts, waiting=0))
+        if facts.count > EXACT and not facts.cells:
+            progress("dividing descriptors into cells", 0, 1)
+            facts = _divided(out, facts)
+        if learn is not None and (len(todo) or not learn.is_done(facts.calibration)):
+            facts = _committed(out, replace(facts, **_learnt(learn, Index(out))))
         return Added(new, len(photos) - len(todo), done - new - len(skipped), skipped, facts)
 
 
-def _begun(model: TrainedPlaceModel, out: Path, before: Index | None, learn: Learn | None) -> Facts:
+def _begun(model: TrainedPlaceModel, out: Path, before: Index | None) -> Facts:
     """The facts of the index as it is, or of a new one that is still empty; files without leftovers."""
     if before is not None:
         facts = before.facts
@@ -117,18 +131,28 @@ def _begun(model: TrainedPlaceModel, out: Path, before: Index | None, learn: Lea
         with explained(out / MODEL):
             disk.write(out / MODEL, model.pack())
         facts = Facts(model.digest, model.name, int(model.net.feature_dim), model.size, model.task.radius)
-        facts = replace(facts, **_learnt(learn))
+        facts = replace(facts, uncalibrated="it has not been learnt")
     for name, length in lengths(facts).items():
         with explained(out / name), (out / name).open("ab") as file:
             file.truncate(length)
     return facts
 
 
-def _learnt(learn: Learn | None) -> dict[str, Any]:
+def _learnt(learn: Calibrator, index: Index) -> dict[str, Any]:
     try:
-        return {"calibration": learn()} if learn is not None else {"uncalibrated": "it was not asked for"}
-    except (ConfigError, DataError) as error:  # the run's data may have gone, or changed, since
-        return {"uncalibrated": str(error)}
+        return {"calibration": learn(index), "uncalibrated": ""}
+    except DataError as error:  # too few photographs, or all alike
+        return {"calibration": None, "uncalibrated": str(error)}
+
+
+def _divided(out: Path, facts: Facts) -> Facts:
+    """Divide the descriptors into cells, once; what is added later goes to these."""
+    descriptors = Index(out).descriptors
+    centres = centres_of(descriptors)
+    for name, content in ((CENTRES, centres), (CELLS, cells_of(descriptors, centres))):
+        with explained(out / name):
+            disk.write(out / name, content.tobytes())
+    return _committed(out, replace(facts, cells=len(centres)))
 
 
 # ---- What is new
@@ -172,6 +196,9 @@ def _appended(out: Path, facts: Facts, rows: np.ndarray, names: Sequence[bytes],
     rows = rows.copy()
     rows["name_end"] = facts.names + np.cumsum([len(name) for name in names], dtype=np.int64)
     contents = {DESCRIPTORS: checked(descriptors, "photographs").tobytes(), PHOTOS: rows.tobytes()}
+    if facts.cells:
+        centres = np.fromfile(out / CENTRES, "<f4").reshape(facts.cells, facts.dimension)
+        contents[CELLS] = cells_of(descriptors, centres).tobytes()
     for name, content in {**contents, NAMES: b"".join(names)}.items():
         with explained(out / name), (out / name).open("ab") as file:
             file.write(content)

@@ -61,9 +61,10 @@ class Answer:
     position: Spot
     agreeing: int  # matches that the position is the mean of
     spread: float  # metres from the position, the root mean square of those matches
-    scores: dict[str, float]  # see confidence.py
+    nearest: tuple[int, ...]  # rows of the 20 nearest matches
+    scores: dict[str, float]  # see calibration.py
     confidence: float | None  # 0..1; None where the index has none
-    unknown: bool | None  # confidence is below the threshold; None where there is none
+    unknown: bool | None  # confidence is below the threshold; None where there is no confidence or no threshold
 
 
 @dataclass
@@ -111,16 +112,22 @@ def curve(index: Index, answers: Sequence[Answer], truth: PlacePhotos) -> Curve:
     A photo's place is known if the index has a photograph within its radius; an answer is right if its first match is
     one. Where the index gives no confidence, the nearest descriptor's distance takes its place (as a negative number).
     """
-    row_of = {path.resolve(): row for row, path in enumerate(truth.paths())}
-    if missing := [answer.photo for answer in answers if answer.photo.resolve() not in row_of]:
-        raise DataError("its true position is not in the table", missing[0])
-    rows = rows_of(truth, index.groups)[np.array([row_of[answer.photo.resolve()] for answer in answers], np.int64)]
+    rows = true_rows(index, answers, truth)
     first = index.photos[np.array([answer.places[0].first.row for answer in answers], np.int64)]
     right = np.array([metres(one[None], other)[0] for one, other in zip(first, rows)]) <= index.facts.radius
     current = np.delete(np.asarray(index.photos), list(index.facts.replaced))
     known = (closest(rows, current) <= index.facts.radius) | right
     values = [-answer.scores["nearest"] if answer.confidence is None else answer.confidence for answer in answers]
     return curve_of(np.array(values), right, known)
+
+
+def true_rows(index: Index, answers: Sequence[Answer], truth: PlacePhotos) -> np.ndarray:
+    """Where the photos of answers were taken, as rows like those of the index."""
+    row_of = {path.resolve(): row for row, path in enumerate(truth.paths())}
+    if missing := [answer.photo for answer in answers if answer.photo.resolve() not in row_of]:
+        raise DataError("its true position is not in the table", missing[0])
+    numbers = np.array([row_of[answer.photo.resolve()] for answer in answers], np.int64)
+    return np.asarray(rows_of(truth, index.groups)[numbers])
 
 
 def grouped(rows: np.ndarray, photos: np.ndarray, radius: float, most: int) -> list[np.ndarray]:
@@ -194,6 +201,7 @@ def _answer(index: Index, photo: Path, found: _List, threshold: float | None) ->
     )
     return Answer(
         photo, places, position=position, agreeing=int((weights > 0).sum()), spread=spread,
+        nearest=tuple(rows[:TOP].tolist()),
         scores={name: float(value) for name, value in zip(SCORES, values)}, confidence=confidence,
         unknown=None if confidence is None or threshold is None else confidence < threshold,
     )  # fmt: skip

@@ -1,7 +1,12 @@
-"""Losses on mined triplets: a class each, with one method that is given descriptors.
+"""Losses of place recognition: a class each, chosen by name.
 
-    triplet     Eq. 3 of the FedVPR paper, max(D^2(q, p) - D^2(q, n) + m, 0); code related to it has D for D^2
-    infonce     which of these photographs is of the query's place? Also the loss of the warm-up
+    triplet             Eq. 3 of the FedVPR paper, max(D^2(q, p) - D^2(q, n) + m, 0); code related to it has D for D^2
+    infonce             which of these photographs is of the query's place? Also the loss of the warm-up
+    multi_similarity    pairs weighted by how hard they are (Wang et al. 2019)
+
+A loss has up to two methods. `value` learns from mined triplets. `of_views` learns from a batch of several views of
+each place (`mining = "places"`), in which every photograph is compared with every other, and with the client's memory
+bank where there is one.
 
 With hard negatives, an untrained network learns to give the same descriptor for everything: then all distances are
 zero, the loss is the margin, and its gradient stays zero (`collapsed` detects that). Trained on `infonce` first, it
@@ -40,20 +45,37 @@ class TripletBatch(Batch):
     warmup: PlaceLoss | None = None  # the loss of this step, if it is not the task's
 
 
+@dataclass
+class ViewsBatch(Batch):
+    """Maps of several views of each place."""
+
+    same: Tensor | None = None  # bool (N, N + M): views of one place; a photograph is not a view of itself
+    apart: Tensor | None = None  # bool (N, N + M): of different places. What is neither is not compared
+    bank: Tensor | None = None  # (M, d): descriptors of the client's photographs when the round began
+
+
 class PlaceLoss:
-    """What is learnt from triplets: a frozen dataclass of settings with one method, `value`."""
+    """What is learnt from: a frozen dataclass of settings with `value`, `of_views`, or both."""
 
     compares_all: ClassVar[bool] = False
     """Whether each query is compared with the other queries' photographs too; only then is `apart` given."""
 
     def value(self, query: Tensor, positive: Tensor, negatives: Tensor, apart: Tensor | None) -> Tensor:
         """The loss of query (B, d), positive (B, d) and negatives (B, n, d)."""
-        raise NotImplementedError
+        raise ConfigError(f"{type(self).__name__} does not learn from triplets: set task.mining to 'places'")
+
+    def of_views(self, views: Tensor, others: Tensor, same: Tensor, apart: Tensor) -> Tensor:
+        """The loss of views (N, d) among others (N + M, d), which are the views themselves and the memory bank."""
+        raise ConfigError(f"{type(self).__name__} learns from triplets only: set task.mining to 'partial'")
 
     def __call__(self, output: Output, batch: Batch, memo: dict[str, Any]) -> Tensor:
         """The loss of a batch: what the training loop calls."""
+        if isinstance(batch, ViewsBatch) and batch.same is not None and batch.apart is not None:
+            views = output.features["image"]
+            others = views if batch.bank is None else torch.cat((views, batch.bank.to(views)))
+            return self.of_views(views, others, batch.same.to(views.device), batch.apart.to(views.device))
         if not isinstance(batch, TripletBatch):
-            raise TypeError("place recognition learns from triplets")
+            raise TypeError("place recognition learns from triplets or views")
         query, positive, negatives = split(output.features["image"], batch.queries)
         apart = None if batch.apart is None else batch.apart.to(query.device)
         return (batch.warmup or self).value(query, positive, negatives, apart)
@@ -75,6 +97,16 @@ class TripletLoss(PlaceLoss):
         if self.distances == "unsquared":
             near, far = _root(near), _root(far)
         return (near[:, None] - far + self.margin).clamp_min(0).mean()
+
+    def of_views(self, views: Tensor, others: Tensor, same: Tensor, apart: Tensor) -> Tensor:
+        """The mean of Eq. 3 over all triplets of the batch that violate the margin."""
+        distances = (views[:, None] - others[None]).square().sum(-1)
+        if self.distances == "unsquared":
+            distances = _root(distances)
+        anchor, positive = same.nonzero(as_tuple=True)
+        violation = distances[anchor, positive][:, None] - distances[anchor] + self.margin
+        violation = violation[apart[anchor] & (violation > 0)]
+        return violation.mean() if len(violation) else views.sum() * 0
 
 
 @dataclass(frozen=True)
@@ -103,6 +135,51 @@ class InfoNCE(PlaceLoss):
         similarity = normalize(query, dim=1) @ normalize(others, dim=1).T / self.temperature
         return cross_entropy(similarity.masked_fill(~compared, -math.inf), torch.arange(count, device=query.device))
 
+    def of_views(self, views: Tensor, others: Tensor, same: Tensor, apart: Tensor) -> Tensor:
+        """For every pair of views of one place: find the other one among the photographs of other places."""
+        anchor, positive = (same & apart.any(1, keepdim=True)).nonzero(as_tuple=True)
+        if not len(anchor):
+            return views.sum() * 0
+        similarity = (normalize(views, dim=1) @ normalize(others, dim=1).T / self.temperature)[anchor]
+        found = similarity.gather(1, positive[:, None])
+        elsewhere = similarity.masked_fill(~apart[anchor], -math.inf)
+        return (torch.cat((found, elsewhere), 1).logsumexp(1) - found[:, 0]).mean()
+
+
+@dataclass(frozen=True)
+class MultiSimilarity(PlaceLoss):
+    """Multi-similarity: the least similar views of a place and the most similar photographs of others count most.
+
+    A pair takes part only if it is harder than the hardest pair of the other kind by no less than `-epsilon`.
+    """
+
+    alpha: float = 1.0  # sharpness for views of one place
+    beta: float = 50.0  # for photographs of different places
+    base: float = 0.0  # similarity at which a pair neither pulls nor pushes much
+    epsilon: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.alpha <= 0 or self.beta <= 0:
+            raise ConfigError(f"loss.alpha = {self.alpha} and beta = {self.beta}: expected numbers above 0")
+
+    def value(self, query: Tensor, positive: Tensor, negatives: Tensor, apart: Tensor | None = None) -> Tensor:
+        others = torch.cat((positive, negatives.flatten(0, 1)))
+        own = torch.eye(len(query), dtype=torch.bool, device=query.device)
+        none = torch.zeros_like(own)
+        same = torch.cat((own, none.repeat_interleave(negatives.shape[1], 1)), 1)
+        differs = torch.cat((none, own.repeat_interleave(negatives.shape[1], 1)), 1)
+        return self.of_views(query, others, same, differs)
+
+    def of_views(self, views: Tensor, others: Tensor, same: Tensor, apart: Tensor) -> Tensor:
+        similarity = normalize(views, dim=1) @ normalize(others, dim=1).T
+        with torch.no_grad():
+            nearest = similarity.masked_fill(~apart, -math.inf).amax(1, keepdim=True)
+            farthest = similarity.masked_fill(~same, math.inf).amin(1, keepdim=True)
+            pulls, pushes = same & (similarity - self.epsilon < nearest), apart & (similarity + self.epsilon > farthest)
+        pull = _soft_sum(-self.alpha * (similarity - self.base), pulls) / self.alpha
+        push = _soft_sum(self.beta * (similarity - self.base), pushes) / self.beta
+        return (pull + push).mean()
+
 
 def split(descriptors: Tensor, queries: int) -> tuple[Tensor, Tensor, Tensor]:
     """Query (B, d), positive (B, d) and negatives (B, n, d) of descriptors in the order of `Triplets.photos`."""
@@ -129,6 +206,12 @@ def collapsed(now: float, start: float) -> str:
         f"the descriptors have collapsed: they differ by {now:.2g} of their length ({start:.2g} before training), so "
         "every photograph looks like every other; start from pretrained weights, warm up, or lower training.lr"
     )
+
+
+def _soft_sum(exponents: Tensor, which: Tensor) -> Tensor:
+    """log(1 + sum of exp) over the chosen ones of each row."""
+    chosen = exponents.masked_fill(~which, -math.inf)
+    return torch.cat((torch.zeros_like(chosen[:, :1]), chosen), 1).logsumexp(1)
 
 
 def _root(squares: Tensor) -> Tensor:

@@ -13,14 +13,19 @@ geo-localization benchmark:
                 photographs of each: 333 and 3, or 20 and 50, are pools of about 1,000 from a city or a neighbourhood
 
 No margin is required: a query gives a triplet even if its negatives are far already. A query without a positive or
-without a negative is left out.
+without a negative is left out. What counts as one local epoch is a setting, `steps`:
+
+    queries     every usable query once
+    images      (Tab. 4) floor(N_k / B) batches of B triplets, N_k the number of the client's photographs, queries and
+                database together: the usable queries in turn, as often as it takes
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -81,9 +86,12 @@ class Miner:
     negative_radius: float = 25.0
     negatives: int = 5  # of each query; where a query has fewer, they are repeated
     refresh: int = 1000  # queries that one cache of features serves
+    steps: Literal["queries", "images"] = field(default="queries", kw_only=True)  # what makes a local epoch
 
     def __post_init__(self) -> None:
         _check_counts(negatives=self.negatives, refresh=self.refresh)
+        if self.steps not in ("queries", "images"):
+            raise ConfigError(f"mining.steps = {self.steps!r}: 'queries' or 'images'")
         if not 0 <= self.radius <= self.negative_radius:
             raise ConfigError(
                 f"mining.radius = {self.radius} and negative_radius = {self.negative_radius}: a photograph would be "
@@ -99,8 +107,21 @@ class Miner:
     def triplets(
         self, client: ClientPhotos, embed: Embed, rng: np.random.Generator, batch: int = 2
     ) -> Iterator[Triplets]:
-        """One pass over the usable queries, in random order, `batch` at a time."""
+        """One local epoch over the usable queries, in random order, `batch` at a time."""
         client.check_usable()
+        if self.steps == "queries":
+            yield from self._pass(client, embed, rng, batch)
+            return
+        left = max(1, len(client.groups) // batch)
+        while left:
+            before = left
+            for triplets in islice(self._pass(client, embed, rng, batch), left):
+                yield triplets
+                left -= 1
+            if left == before:
+                return  # no query got a negative
+
+    def _pass(self, client: ClientPhotos, embed: Embed, rng: np.random.Generator, batch: int) -> Iterator[Triplets]:
         order = rng.permutation(client.usable)
         for start in range(0, len(order), self.refresh):
             mined = self.mine(client, order[start : start + self.refresh], embed, rng)

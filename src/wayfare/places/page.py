@@ -87,9 +87,13 @@ class LocatePage:
     model: str
     radius: float
     threshold: float | None
-    learnt: str  # what the threshold was learnt on, or why there is none
+    learnt: Sequence[str]  # what is said about confidence
     found: Sequence[PhotoAnswer]
-    more: int = 0  # photos that were found and have no room here
+    photos_asked: int  # of all pages
+    judged: tuple[int, int] | None  # found and unknown ones among them; None where nothing is judged
+    more: int = 0  # photos that are on no page
+    pages: Sequence[str] = ()  # names of all files, where there are several
+    number: int = 1  # of this one
     skipped: Sequence[tuple[str, str]] = ()
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -101,8 +105,8 @@ def write_located(page: LocatePage, out: Path) -> Path:
 
 def page_of(page: LocatePage) -> str:
     """The page as HTML."""
-    count = len(page.found) + page.more
-    title = page.found[0].name if len(page.found) == 1 else "Where these photos were taken"
+    count = page.photos_asked
+    title = page.found[0].name if count == 1 else "Where these photos were taken"
     each = [f"{name} {human_seconds(spent / max(1, count))}" for name, spent in page.seconds.items()]
     return render("locate.html", title=title, page=page, tiles=_tiles(page, count), each=", ".join(each))
 
@@ -110,11 +114,10 @@ def page_of(page: LocatePage) -> str:
 def _tiles(page: LocatePage, count: int) -> list[tuple[str, str, str]]:
     if count <= 1 and not page.skipped:
         return []
-    judged = [found for found in page.found if found.unknown is not None]
     shown = [("photos", number(count), f"looked for among {number(page.photos)}")]
-    if judged:
-        unknown = sum(bool(found.unknown) for found in judged)
-        shown += [("found", number(len(judged) - unknown), ""), ("unknown", number(unknown), "")]
+    if page.judged is not None:
+        found, unknown = page.judged
+        shown += [("found", number(found), ""), ("unknown", number(unknown), "")]
     if page.skipped:
         shown.append(("not readable", number(len(page.skipped)), "listed below"))
     return shown

@@ -3,41 +3,51 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from wayfare.pages.thumbnails import PictureSource, Thumbnails, evenly
+from wayfare.places.calibration import in_words
 from wayfare.places.index import Index
 from wayfare.places.locate import Answer, Located, Match, Place
 from wayfare.places.page import LocatePage, PhotoAnswer, PlaceShown, PlaceSketch, write_located
 from wayfare.places.positions import Spot
 
-_MOST_SHOWN = 100  # photos
-_LARGE, _SMALL = 620, 240  # pixels, of a photo and of a match
-_MOST_POINTS = 400  # photographs of the index on a map
+_ON_A_PAGE, _MOST_PAGES = 50, 20  # photos, and files
+_FEW = 10  # photos that are shown large
+_LARGE, _SMALL = 620, 200  # pixels
+_MOST_POINTS = 200  # photographs of the index on a map
 _MAP = 2000.0  # metres: a place that is further away is not on the map
 _LEAST = 60.0  # metres from the middle that every map shows
 
 
 def write_page(index: Index, located: Located, out: Path) -> Path:
-    """Write the page and return where it is."""
-    facts, calibration, thumbnails = index.facts, index.facts.calibration, Thumbnails()
-    learnt = f"There is no confidence: {facts.uncalibrated}."
-    if calibration is not None:
-        learnt = (
-            f"Learnt on {calibration.queries} answers to {calibration.source}; there it accepts "
-            f"{calibration.recall:.0%} of those whose place is known, and {calibration.precision:.0%} of what it "
-            "accepts is right."
-        )
-    page = LocatePage(
+    """Write the page and return where it is; with many photos, further pages are beside it."""
+    first, answers = out / "report.html" if out.is_dir() else out, located.answers
+    starts = range(0, max(1, min(len(answers), _ON_A_PAGE * _MOST_PAGES)), _ON_A_PAGE)
+    names = [first.name, *(f"{first.stem}-{number}{first.suffix}" for number in range(2, len(starts) + 1))]
+    whole, thumbnails = _whole(index, located), Thumbnails()
+    side = _LARGE if len(answers) <= _FEW else _SMALL
+    for number, (start, name) in enumerate(zip(starts, names), start=1):
+        found = [_found(index, answer, thumbnails, side) for answer in answers[start : start + _ON_A_PAGE]]
+        pages = names if len(names) > 1 else ()
+        write_located(replace(whole, found=found, pages=pages, number=number), first.with_name(name))
+    return first
+
+
+def _whole(index: Index, located: Located) -> LocatePage:
+    """What all pages have, without a photo."""
+    facts, answers = index.facts, located.answers
+    judged = [answer.unknown for answer in answers if answer.unknown is not None]
+    return LocatePage(
         index=str(index.folder), photos=len(index), model=f"{facts.run} {facts.model[:12]}".strip(),
-        radius=facts.radius, threshold=located.threshold, learnt=learnt,
-        found=[_found(index, answer, thumbnails) for answer in located.answers[:_MOST_SHOWN]],
-        more=max(0, len(located.answers) - _MOST_SHOWN),
+        radius=facts.radius, threshold=located.threshold, learnt=in_words(facts.calibration, facts.uncalibrated),
+        found=[], photos_asked=len(answers), judged=(judged.count(False), judged.count(True)) if judged else None,
+        more=max(0, len(answers) - _ON_A_PAGE * _MOST_PAGES),
         skipped=[(item.file, item.reason) for item in located.skipped], seconds=located.seconds,
     )  # fmt: skip
-    return write_located(page, out)
 
 
 def position_text(spot: Spot) -> str:
@@ -50,7 +60,7 @@ def position_text(spot: Spot) -> str:
     return f"{spot.city}: {text}" if spot.city else text
 
 
-def _found(index: Index, answer: Answer, thumbnails: Thumbnails) -> PhotoAnswer:
+def _found(index: Index, answer: Answer, thumbnails: Thumbnails, side: int) -> PhotoAnswer:
     spot = answer.position
     link = ""
     if math.isfinite(spot.latitude):
@@ -58,7 +68,7 @@ def _found(index: Index, answer: Answer, thumbnails: Thumbnails) -> PhotoAnswer:
         link = f"https://www.openstreetmap.org/?{where}#map=18/{spot.latitude:.6f}/{spot.longitude:.6f}"
     return PhotoAnswer(
         name=answer.photo.name,
-        picture=thumbnails.picture(PictureSource(answer.photo, f"the photo {answer.photo.name}"), _LARGE),
+        picture=thumbnails.picture(PictureSource(answer.photo, f"the photo {answer.photo.name}"), side),
         unknown=answer.unknown,
         confidence=answer.confidence,
         position=position_text(spot),

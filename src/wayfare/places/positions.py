@@ -7,6 +7,7 @@ Others cannot be compared: they are infinitely far from each other.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from scipy.spatial import cKDTree
 from wayfare.core.errors import DataError
 from wayfare.io import layouts
 from wayfare.io.earth import from_centre, to_degrees, to_metres
+from wayfare.io.folders import pictures_below
 from wayfare.places.data import msls
 from wayfare.places.data import photos as folder
 from wayfare.places.data.place_photos import Group, PlacePhotos
@@ -33,7 +35,7 @@ ROW = np.dtype(
         ("heading", "<f8"),
         ("captured", "<M8[ms]"),  # NaT where it is not known
         ("group", "<i4"),  # -1: not one of the index's groups
-        ("unused", "<i4"),
+        ("sequence", "<u4"),  # a checksum of its sequence's name; 0 where it is not known
     ]
 )
 _EARTH = 6_371_009.0  # its mean radius, metres
@@ -52,7 +54,12 @@ class Spot(NamedTuple):
 
 def read_photographs(root: Path, database: bool = False) -> PlacePhotos:
     """The photographs of an MSLS tree or of a folder of photos, those that have a position; or only the database."""
-    found = {item.layout: item.path for item in layouts.find(root)}
+    try:
+        found = {item.layout: item.path for item in layouts.find(root)}
+    except DataError as error:  # it says of every layout that this is not it
+        if not root.is_dir():
+            raise
+        raise (_no_positions(root) if pictures_below(root, 1) else DataError("no photographs in it", root)) from error
     if "msls" in found:
         photos = msls.load(found["msls"])
     elif "photos" in found:
@@ -86,6 +93,9 @@ def rows_of(photos: PlacePhotos, groups: Sequence[Group]) -> np.ndarray:
     rows["easting"], rows["northing"] = photos.easting, photos.northing
     numbers = np.array([groups.index(group) if group in groups else -1 for group in photos.groups], np.int32)
     rows["group"] = numbers[photos.group]
+    if photos.sequence is not None:
+        sums = [zlib.crc32(name.encode(errors="surrogateescape")) or 1 for name in photos.sequences]
+        rows["sequence"] = np.array([*sums, 0], np.uint32)[photos.sequence]
     return rows
 
 

@@ -11,8 +11,10 @@ The same network scores five points more or less with another set of queries, an
     median_error_m  metres from a counted query to its nearest photograph by descriptor: half of the errors are below
     p90_error_m     the same for nine tenths
 
-A metric of a part of the queries has its name behind a slash: "R@1/night". Positions and descriptors are compared
-within a group (a city and its zone) only; a query whose group has no database gets no answer.
+A metric of a part of the queries has its name behind a slash: "R@1/night". Positions are compared within a group (a
+city and its zone) only. So are descriptors if a query is looked for in its own city's database, and a query whose group
+has no database then gets no answer. If it is looked for in the union of all databases, an answer from another group is
+wrong by infinitely many metres, and a median or quantile that is infinite is left out.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from wayfare.core.errors import ConfigError, DataError
 from wayfare.places.nearest import nearest
 
 Denominator = Literal["queries with a positive", "all queries"]
+Search = Literal["city", "union"]
 
 
 @dataclass(frozen=True)
@@ -39,10 +42,13 @@ class Protocol:
     denominator: Denominator = "queries with a positive"
     resolution: str = ""  # of the pictures, height x width
     cutoffs: tuple[int, ...] = (1, 5, 10, 20)
+    search: Search = "city"  # in the database of the query's own city, or in those of all cities at once
 
     def __post_init__(self) -> None:
         if self.denominator not in ("queries with a positive", "all queries"):
             raise ConfigError(f"denominator {self.denominator!r}: 'queries with a positive' or 'all queries'")
+        if self.search not in ("city", "union"):
+            raise ConfigError(f"search {self.search!r}: 'city' or 'union'")
         if not self.cutoffs or min(self.cutoffs) < 1:
             raise ConfigError(f"cutoffs {self.cutoffs}: expected at least one, each at least 1")
         if self.radius is not None and not self.radius >= 0:
@@ -52,8 +58,9 @@ class Protocol:
     def text(self) -> str:
         """To be printed beside every number."""
         truth = "paired frames" if self.radius is None else f"positives within {self.radius:g} m"
+        where = ", looked for in the union of all cities' databases" if self.search == "union" else ""
         seen = f", at {self.resolution}" if self.resolution else ""
-        return f"queries {self.queries!r}, {truth}, out of {self.denominator}{seen}"
+        return f"queries {self.queries!r}, {truth}, out of {self.denominator}{where}{seen}"
 
 
 @dataclass(frozen=True)
@@ -67,7 +74,7 @@ class Result:
     distances: np.ndarray  # float64 (Q, N): of the descriptors; inf where there is none
     correct: np.ndarray  # bool (Q, N): is it a positive?
     has_positive: np.ndarray  # bool (Q,)
-    errors: np.ndarray  # float64 (Q,): metres to the nearest; NaN without an answer or without positions
+    errors: np.ndarray  # float64 (Q,): metres to the nearest; NaN without an answer or positions, inf in another group
 
     @property
     def text(self) -> str:
@@ -96,17 +103,20 @@ def recalls(
     _check(database_descriptors, database_positions, database_groups, "database", needed=pairs is None)
     if (pairs is None) != (protocol.radius is not None):
         raise ConfigError("a protocol has a radius where truth is by position, and none where frames are paired")
-    top, distances = _search(
-        query_descriptors, database_descriptors, query_groups, database_groups, max(protocol.cutoffs)
-    )
-    answered = top[:, 0] >= 0
+    asked, known = query_groups, database_groups
+    if protocol.search == "union":
+        asked, known = np.zeros_like(asked), np.zeros_like(known)
+    top, distances = _search(query_descriptors, database_descriptors, asked, known, max(protocol.cutoffs))
     errors = np.full(len(top), np.nan)
     if query_positions is not None and database_positions is not None:
-        errors[answered] = _metres(query_positions[answered], database_positions[top[answered, 0]])
+        answered = np.flatnonzero(top[:, 0] >= 0)
+        first = top[answered, 0]
+        away = _metres(query_positions[answered], database_positions[first])
+        errors[answered] = np.where(query_groups[answered] == database_groups[first], away, np.inf)
     if pairs is not None:
         correct, has_positive = _paired(pairs, top, query_groups, database_groups)
     elif query_positions is not None and database_positions is not None and protocol.radius is not None:
-        correct = top >= 0
+        correct = (top >= 0) & (query_groups[:, None] == database_groups[top]) if len(database_groups) else top >= 0
         away = _metres(query_positions[np.nonzero(correct)[0]], database_positions[top[correct]])
         correct[correct] = away <= protocol.radius
         closest = _closest(query_positions, database_positions, query_groups, database_groups)
@@ -164,10 +174,11 @@ def _measure(result: Result, part: np.ndarray, suffix: str) -> None:
             result.distances[part, 0], result.correct[part, 0], result.has_positive[part]
         )
         result.metrics[f"R@100P{suffix}"] = float(recall[precision == 1].max(initial=0.0))
-    errors = result.errors[counted & np.isfinite(result.errors)]
-    if len(errors):
-        result.metrics[f"median_error_m{suffix}"] = float(np.median(errors))
-        result.metrics[f"p90_error_m{suffix}"] = float(np.quantile(errors, 0.9))
+    errors = np.sort(result.errors[counted & ~np.isnan(result.errors)])
+    finite = np.where(np.isinf(errors), errors[np.isfinite(errors)].max(initial=0.0), errors)  # to interpolate between
+    for name, share in (("median_error_m", 0.5), ("p90_error_m", 0.9)):
+        if len(errors) and np.isfinite(errors[int(np.ceil(share * (len(errors) - 1)))]):
+            result.metrics[f"{name}{suffix}"] = float(np.quantile(finite, share))
 
 
 def _is_share(name: str) -> bool:

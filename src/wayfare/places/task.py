@@ -30,12 +30,13 @@ from wayfare.places.data.place_photos import PlacePhotos
 from wayfare.places.data.town import TownPhotos
 from wayfare.places.descriptor import Descriptor
 from wayfare.places.feature_maps import pictures
-from wayfare.places.losses import InfoNCE, PlaceLoss, TripletBatch, collapsed, spread
+from wayfare.places.losses import InfoNCE, PlaceLoss, TripletBatch, ViewsBatch, collapsed, spread
 from wayfare.places.mining import Miner, RandomMiner
 from wayfare.places.model import PlaceModel
 from wayfare.places.partition.census import census
-from wayfare.places.recall import Denominator, Protocol, Result, parts_of, recalls
+from wayfare.places.recall import Denominator, Protocol, Result, Search, parts_of, recalls
 from wayfare.places.samples import PlaceSamples
+from wayfare.places.views import PlaceViews
 
 _SCAN = 64  # photographs per batch where no gradient is needed
 _MODULE = "wayfare.places"
@@ -61,15 +62,17 @@ class Places(Task):
         "photos": f"{_MODULE}.data.photo_folder:PhotoFolder",
     })  # fmt: skip
     model: PlaceModel = part("model", "descriptor", {"descriptor": f"{_MODULE}.model:PlaceModel"})
-    mining: Miner = part("mining", "partial", {
+    mining: Miner | PlaceViews = part("mining", "partial", {
         "partial": f"{_MODULE}.mining:PartialMiner",
         "full": f"{_MODULE}.mining:FullMiner",
         "random": f"{_MODULE}.mining:RandomMiner",
         "local": f"{_MODULE}.mining:LocalMiner",
+        "places": f"{_MODULE}.views:PlaceViews",
     })  # fmt: skip
     loss: PlaceLoss = part("loss", "triplet", {
         "triplet": f"{_MODULE}.losses:TripletLoss",
         "infonce": f"{_MODULE}.losses:InfoNCE",
+        "multi_similarity": f"{_MODULE}.losses:MultiSimilarity",
     })  # fmt: skip
     augment: Augmentation = part("augment", "none", {
         "none": f"{_MODULE}.augment:NoAugmentation",
@@ -80,6 +83,7 @@ class Places(Task):
     warmup: int = 0  # steps with InfoNCE and random negatives first, for networks that start from random weights
     radius: float = 25.0  # metres up to which an answer is right
     denominator: Denominator = "queries with a positive"
+    search: Search = "city"  # look for a query in its own city's database, or in those of all cities at once
 
     provides: ClassVar[frozenset[str]] = frozenset({"features"})
     sources: ClassVar[frozenset[str]] = frozenset({"labels", "photos", "features"})
@@ -103,8 +107,8 @@ class Places(Task):
     }  # fmt: skip
 
     def __post_init__(self) -> None:
-        if self.warmup < 0:
-            raise ConfigError(f"task.warmup = {self.warmup}: expected at least 0 steps")
+        if self.warmup < 0 or (self.warmup and isinstance(self.mining, PlaceViews)):
+            raise ConfigError(f"task.warmup = {self.warmup}: expected at least 0 steps, and 0 with mining = 'places'")
         self._protocol("all")  # refuses what it cannot use
 
     @classmethod
@@ -199,17 +203,21 @@ class Places(Task):
     def steps(
         self, net: nn.Module, client: Client, batch_size: int, memo: dict[str, Any], rng: np.random.Generator
     ) -> Iterator[Batch]:
-        """One pass over the queries, `batch_size` triplets at a time."""
+        """One local epoch, `batch_size` triplets at a time; or a pass over all photographs, that many places."""
         net = _checked(net)
         rows = self.loaded.divided.pool[np.unique(client.train)]
-        if net.whitening is not None and "whitened" not in memo:
-            memo["whitened"] = True
-            net.whitening.update(torch.from_numpy(self.embed(net, rows)))
+        if net.observes and "observed" not in memo:
+            memo["observed"] = True
+            maps = self.loaded.maps(net)
+            net.observe(maps(net, rows[start : start + _SCAN]) for start in range(0, len(rows), _SCAN))
+        if isinstance(self.mining, PlaceViews):
+            yield from self._view_steps(self.mining, net, client, batch_size, memo=memo, rng=rng)
+            return
         if "photos" not in memo:
             memo["photos"] = self.loaded.of_client(rows, self.mining)
         photos: ClientPhotos = memo["photos"]
         warming_up = self._is_warming_up(net)
-        miner, loss = self._phase(warming_up)
+        miner, loss = self._phase(self.mining, warming_up)
         for triplets in miner.triplets(photos, lambda members: self.embed(net, rows[members]), rng, batch_size):
             count, members = len(triplets.query), triplets.photos
             apart = torch.from_numpy(photos.apart(triplets.query, members[count:])) if loss.compares_all else None
@@ -223,11 +231,32 @@ class Places(Task):
     def _is_warming_up(self, net: Descriptor) -> bool:
         return self.warmup > 0 and float(net.age) < self.warmup
 
-    def _phase(self, warming_up: bool) -> _Phase:
+    def _view_steps(
+        self,
+        mining: PlaceViews,
+        net: Descriptor,
+        client: Client,
+        places: int,
+        *,
+        memo: dict[str, Any],
+        rng: np.random.Generator,
+    ) -> Iterator[Batch]:
+        rows = self.loaded.divided.pool[np.unique(client.train)]
+        if "views" not in memo:
+            memo["views"] = mining.client(self.loaded.divided.photos.take(rows))
+            is_needed = mining.bank or not memo["views"].has_headings
+            memo["features"] = self.embed(net, rows) if is_needed else None
+        views, features = memo["views"], memo["features"]
+        bank = torch.from_numpy(features) if mining.bank else None
+        for photos, same, apart in mining.batches(views, rng, places, None if views.has_headings else features):
+            # all views are augmented: none of them is the query
+            inputs = self._inputs(net, rows[photos], len(photos), client, rng)
+            yield ViewsBatch(inputs, same=torch.from_numpy(same), apart=torch.from_numpy(apart), bank=bank)
+
+    def _phase(self, m: Miner, warming_up: bool) -> _Phase:
         if not warming_up:
-            return _Phase(self.mining, self.loss)
-        m = self.mining
-        return _Phase(RandomMiner(m.radius, m.negative_radius, m.negatives, m.refresh), InfoNCE())
+            return _Phase(m, self.loss)
+        return _Phase(RandomMiner(m.radius, m.negative_radius, m.negatives, m.refresh, steps=m.steps), InfoNCE())
 
     def _inputs(
         self, net: Descriptor, rows: np.ndarray, queries: int, client: Client, rng: np.random.Generator
@@ -257,7 +286,7 @@ class Places(Task):
 
     def _protocol(self, queries: str, paired: bool = False) -> Protocol:
         radius, data = None if paired else self.radius, self.data
-        return Protocol(queries, radius, self.denominator, f"{data.height}x{data.width}")
+        return Protocol(queries, radius, self.denominator, f"{data.height}x{data.width}", search=self.search)
 
     @property
     def metrics(self) -> Mapping[str, Kind]:
@@ -267,6 +296,10 @@ class Places(Task):
     def evaluate(self, net: nn.Module, samples: np.ndarray | None) -> dict[str, float]:
         result, descriptors = self.judge(_checked(net), samples)
         return {**result.metrics, "spread": spread(descriptors)} if len(descriptors) else result.metrics
+
+    @property
+    def warnings(self) -> list[str]:
+        return self.model.warnings
 
     def alarm(self, now: dict[str, float], start: dict[str, float]) -> str:
         for name in ("test/spread", "clients/spread", "validation/spread"):

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from wayfare.core.errors import ConfigError
-from wayfare.core.protocols import Progress
+from wayfare.core.protocols import Progress, silent
 from wayfare.partition.semantics import Categories
 from wayfare.scenes import frequency, recall
 from wayfare.scenes.categories import scene_categories
@@ -23,7 +23,7 @@ class LoadedScenes:
 
     def __init__(self, data: SceneData, mode: SceneMode, features: FeatureSource, as_paper: bool) -> None:
         self._data, self._mode, self._features, self._as_paper = data, mode, features, as_paper
-        graphs = data.load(lambda what, done, total: None)
+        graphs = data.load(silent)
         self.all = mode.pictures(graphs)
         is_test = data.is_test(graphs)
         self.train, self.test = (self.all.select(np.flatnonzero(some)) for some in (~is_test, is_test))

@@ -15,6 +15,10 @@ class FedAdagrad(FedOpt):
     beta1: float = 0.0
     tau: float = 1e-3
 
+    @property
+    def least(self) -> float:
+        return self.tau**2
+
     def step(self, d: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         m = self.beta1 * m + (1 - self.beta1) * d
         v = v + d * d

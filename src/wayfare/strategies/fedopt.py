@@ -1,7 +1,8 @@
 """Server optimisers (Reddi et al., Adaptive Federated Optimization, 2021), without bias correction.
 
 The mean change of the clients, d = mean - w, replaces the negative gradient. Trained weights go through the optimiser;
-buffers take the plain mean, because momentum on a running variance can make it negative.
+buffers take the plain mean, because momentum on a running variance can make it negative. The second moment starts at
+tau^2, the least that Algorithm 2 allows.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from wayfare.core.bundle import Bundle, zeros_like
@@ -26,10 +28,16 @@ class FedOpt(FedAvg):
         """The first moment, the second moment and the change of the weights."""
         return m, v, self.server_lr * d
 
+    @property
+    def least(self) -> float:
+        """Where the second moment starts."""
+        return 0.0
+
     def start(self, task: Task, net: nn.Module) -> Bundle:
         state = super().start(task, net)
         trained = {name: p.detach() for name, p in net.named_parameters() if p.requires_grad}
-        return state.with_(first=zeros_like(trained), second=zeros_like(trained))
+        second = {name: torch.full_like(p, self.least) for name, p in trained.items()}
+        return state.with_(first=zeros_like(trained), second=second)
 
     def merge(self, state: Bundle, replies: Iterable[tuple[str, Bundle]]) -> Bundle:
         model, first, second = self.average(replies), dict[str, Tensor](), dict[str, Tensor]()

@@ -16,6 +16,10 @@ class FedYogi(FedOpt):
     beta2: float = 0.99
     tau: float = 1e-3
 
+    @property
+    def least(self) -> float:
+        return self.tau**2
+
     def step(self, d: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         m = self.beta1 * m + (1 - self.beta1) * d
         v = v - (1 - self.beta2) * d * d * (v - d * d).sign()

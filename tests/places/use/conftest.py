@@ -15,7 +15,7 @@ from wayfare.core.protocols import Training
 from wayfare.experiment import Evaluation, Experiment
 from wayfare.partition.random import Random
 from wayfare.places.backbones import SmallCnnBackbone
-from wayfare.places.calibration import calibrate
+from wayfare.places.calibration import Calibrator
 from wayfare.places.data.photo_folder import PhotoFolder
 from wayfare.places.data.place_photos import Group, PlacePhotos, text_column
 from wayfare.places.index import Index
@@ -72,7 +72,7 @@ def model(run: Path) -> TrainedPlaceModel:
 def whole(model: TrainedPlaceModel, run: Path, street: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An index of the whole street; do not change it."""
     folder = tmp_path_factory.mktemp("whole") / "index"
-    add(model, read_photographs(street), folder, lambda: calibrate(model, run))
+    add(model, read_photographs(street), folder, Calibrator(model, run))
     return folder
 
 

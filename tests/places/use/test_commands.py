@@ -43,7 +43,8 @@ def test_an_index_is_made_and_added_to(
     (photos / "extra.png").write_bytes(b"not in the table")
     first = answered(capsys, "index", run, "--photos", photos, "--out", tmp_path / "index", "--database")
     assert (first["photos"], first["new"], first["kept"], first["run"]) == (60, 60, 0, "street")
-    assert 0 < first["threshold"] < 1 and "trained on" in first["learnt"]
+    assert 0 < first["threshold"] < 1 and "trained on" in first["doubts"][0]
+    assert (first["strangers"], first["wanted"]) == (0.2, 0.9)
     then = answered(capsys, "index", run, "--photos", photos, "--out", tmp_path / "index")
     assert (then["photos"], then["new"], then["kept"]) == (119, 59, 60)
     reasons = {Path(item["file"]).name: item["reason"] for item in then["skipped_files"]}
@@ -59,7 +60,8 @@ def test_the_index_is_in_the_run_by_default(
     assert main(["index", str(copy), "--photos", str(street)]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "120 photographs (120 new, 0 kept, 0 replaced, 0 skipped)" in text
-    assert "unknown below a confidence of 0." in text
+    assert "Answers below a confidence of 0." in text and "are unknown" in text
+    assert "Confidence may be too high: 96 of 120 photographs of the index show places" in text
     assert (copy / "index" / "index.json").is_file()
     from wayfare.pages.record import find_runs
 
@@ -79,7 +81,7 @@ def test_a_photo_is_found(index: Path, street: Path, capsys: pytest.CaptureFixtu
 def test_it_is_told_in_words(index: Path, street: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["locate", str(street / "p005-1.png"), str(street / "p006-1.png"), "--index", str(index)]) == 0
     text = capsys.readouterr().out
-    assert "among 60 photographs" in text and text.count("found (0.") == 2 and "p005-" in text
+    assert "among 60 photographs" in text and text.count("found (") == 2 and "p005-" in text
     assert re.search(r"decode .* s, embed .* s, search .* s for each photo", text)
 
 
@@ -153,6 +155,27 @@ def test_the_page(index: Path, street: Path, tmp_path: Path, capsys: pytest.Capt
     assert len(text) < 300_000
 
 
+def test_many_photos_are_on_several_pages(
+    index: Path, street: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every page counts all photos, and names the others; what is beyond the last page is said."""
+    monkeypatch.setattr("wayfare.places.page_data._ON_A_PAGE", 50)
+    monkeypatch.setattr("wayfare.places.page_data._MOST_PAGES", 2)
+    photos = sorted(street.glob("*.png"))
+    assert len(photos) == 120
+    out = tmp_path / "page.html"
+    answered(capsys, "locate", *photos, "--index", index, "--k", 1, "--out", out, "--threshold", 0)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["page-2.html", "page.html"]
+    for number, file in enumerate((out, tmp_path / "page-2.html"), start=1):
+        page = _Seen(file.read_text())
+        assert page.count("section", "photo-card") == 50
+        words = " ".join(" ".join(page.text).split())
+        assert "photos 120" in words and "found 120" in words and "unknown 0" in words
+        assert "The last 20 are on no page." in words
+        links = [attrs.get("href") for name, attrs in page.tags if name == "a" and "page" in (attrs.get("href") or "")]
+        assert links == [["page-2.html"], ["page.html"]][number - 1]
+
+
 HOSTILE = "<img src=x onerror=alert(1)>\"'&"
 
 
@@ -181,9 +204,10 @@ def a_page(**changes: object) -> LocatePage:
         model=HOSTILE,
         radius=25.0,
         threshold=0.5,
-        learnt=HOSTILE,
+        learnt=[HOSTILE],
         found=[found],
-        more=0,
+        photos_asked=1,
+        judged=(0, 1),
         skipped=[(HOSTILE, HOSTILE)],
         seconds={"decode": 0.25},
     )

@@ -17,7 +17,9 @@ from street import write_street
 
 from wayfare.core import disk
 from wayfare.core.errors import ConfigError, DataError, StoreError, WayfareError
-from wayfare.places.calibration import calibrate
+from wayfare.io.index_folder import checksum
+from wayfare.places.calibration import Calibrator
+from wayfare.places.cells import Cells, cells_of
 from wayfare.places.data.place_photos import PlacePhotos
 from wayfare.places.index import Index
 from wayfare.places.indexing import Added, add
@@ -50,7 +52,7 @@ def test_what_goes_in_is_there(model: TrainedPlaceModel, street: Path, run: Path
     spot = index.spot(7)
     assert table.latitude is not None
     assert (spot.latitude, spot.easting, spot.zone) == (table.latitude[7], table.easting[7], "34N")
-    assert index.facts.calibration == calibrate(model, run)
+    assert index.facts.calibration == Calibrator(model, run)(index)
     assert (index.facts.dimension, index.facts.size, index.facts.radius) == (16, (32, 32), 25.0)
     assert index.model.digest == model.digest == index.facts.model
 
@@ -142,6 +144,79 @@ def test_a_network_that_diverged_is_not_searched(whole: Path) -> None:
         Index(whole).search(np.full((1, 16), np.nan, np.float32), 3)
 
 
+# ---- Large indexes
+
+
+@pytest.fixture
+def clusters(model: TrainedPlaceModel, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
+    """2,000 descriptors in 40 clusters; an index of the first 1,900 of them is large enough for cells."""
+    monkeypatch.setattr("wayfare.places.indexing.EXACT", 1000)
+    monkeypatch.setattr("wayfare.places.cells._PROBES", 3)
+    rng = np.random.default_rng(3)
+    everything = (rng.normal(0, 10, (40, 16))[np.arange(2000) % 40] + rng.normal(0, 1, (2000, 16))).astype(np.float32)
+    grow(model, table, tmp_path / "index", everything[:1900])
+    return everything
+
+
+def grow(model: TrainedPlaceModel, table: Table, out: Path, descriptors: np.ndarray) -> Added:
+    def parts(_: TrainedPlaceModel, files: Sequence[Path]) -> list[Described]:
+        rows = [int(file.stem.partition("-")[2]) for file in files]
+        return [Described(np.arange(len(rows)), descriptors[rows], [], 0.0, 0.0)]
+
+    return add(model, table([(float(row), 0.0) for row in range(len(descriptors))]), out, describe=parts)
+
+
+def exactly(everything: np.ndarray, queries: np.ndarray, count: int) -> np.ndarray:
+    squared = ((everything[None].astype(float) - queries[:, None]) ** 2).sum(2)
+    return np.argsort(squared, axis=1, kind="stable")[:, :count]
+
+
+def test_a_large_index_is_searched_in_cells(clusters: np.ndarray, tmp_path: Path) -> None:
+    index = Index(tmp_path / "index")
+    assert index.facts.cells == 43 and index.cells is not None  # the square root of 1,900
+    assert index.cells.sizes.sum() == 1900
+    queries = clusters[1900:]
+    candidates = index.cells.candidates(queries[0], 5)
+    assert len(candidates) < 500  # three cells of 43
+    rows, distances = index.search(queries, 5)
+    wanted = exactly(clusters[:1900], queries, 5)
+    assert (rows == wanted).mean() > 0.95
+    np.testing.assert_allclose(distances[0], np.linalg.norm(clusters[rows[0]] - queries[0], axis=1), rtol=1e-6)
+    assert sorted(index.search(queries[:1], 5000)[0][0].tolist()) == list(range(1900))  # all, if that many are wanted
+
+
+def test_adding_to_a_large_index_builds_nothing_again(
+    clusters: np.ndarray, model: TrainedPlaceModel, table: Table, tmp_path: Path
+) -> None:
+    before = contents(tmp_path / "index")
+    done = grow(model, table, tmp_path / "index", clusters)
+    after = contents(tmp_path / "index")
+    assert (done.new, done.kept, done.facts.cells) == (100, 1900, 43)
+    assert after["centres.bin"] == before["centres.bin"]
+    assert after["cells.bin"][: 4 * 1900] == before["cells.bin"] and len(after["cells.bin"]) == 4 * 2000
+    rows, distances = Index(tmp_path / "index").search(clusters[1900:], 1)
+    assert rows[:, 0].tolist() == list(range(1900, 2000)) and not distances.any()
+
+
+def test_damaged_cells_are_refused(clusters: np.ndarray, tmp_path: Path) -> None:
+    cells = (tmp_path / "index" / "cells.bin").read_bytes()
+    (tmp_path / "index" / "cells.bin").write_bytes(b"\xff\xff\xff\x7f" + cells[4:])
+    with pytest.raises(StoreError, match="cells run beyond 43"):
+        Index(tmp_path / "index").search(clusters[:1], 1)
+    (tmp_path / "index" / "cells.bin").write_bytes(cells[4:])
+    with pytest.raises(StoreError, match=r"cells.bin is damaged"):
+        Index(tmp_path / "index").search(clusters[:1], 1)
+
+
+def test_a_cell_is_that_of_the_nearest_centre() -> None:
+    centres = np.array([[0, 0], [10, 0], [0, 10]], np.float32)
+    cells = cells_of(np.array([[1, 1], [6, 0], [0, 5.5], [4, 0]], np.float32), centres)
+    assert cells.tolist() == [0, 1, 2, 0]
+    found = Cells(centres, cells, np.array([3]))
+    assert found.sizes.tolist() == [1, 1, 1]
+    assert found.candidates(np.array([9, 0], np.float32), 1).tolist() == [0, 1, 2]
+
+
 # ---- What does not belong
 
 
@@ -217,9 +292,24 @@ def test_damaged_facts_are_refused(
 
 
 def test_a_later_format_is_refused(mine: Path) -> None:
-    (mine / "index.json").write_text(changed((mine / "index.json").read_text(), format=2))
-    with pytest.raises(StoreError, match="format 2; this version of Wayfare reads 1"):
+    (mine / "index.json").write_text(changed((mine / "index.json").read_text(), format=3))
+    with pytest.raises(StoreError, match="format 3; this version of Wayfare reads 2"):
         Index(mine)
+
+
+def test_an_index_of_the_first_format_is_read(model: TrainedPlaceModel, run: Path, street: Path, mine: Path) -> None:
+    """Its confidence was learnt in another way: it has none until the next `wayfare index`."""
+    content = json.loads((mine / "index.json").read_text())
+    learnt = {"weights": [-1, -1, 1], "bias": 0, "threshold": 0.5, "source": "photographs of the run"}
+    facts = content["facts"] | {"format": 1, "calibration": learnt}
+    (mine / "index.json").write_text(json.dumps({"facts": facts, "checksum": checksum(facts)}))
+    index = Index(mine)
+    assert len(index) == 120 and index.facts.calibration is None
+    assert "an earlier version of Wayfare made the index" in index.facts.uncalibrated
+    done = added(model, street, mine, learn=Calibrator(model, run))
+    assert (done.new, done.kept) == (0, 120)
+    again = Index(mine).facts
+    assert again.calibration is not None and (again.format, again.uncalibrated) == (2, "")
 
 
 @pytest.mark.parametrize("name", ["descriptors.bin", "photos.bin", "names.bin"])
@@ -301,12 +391,10 @@ def test_a_full_disk_is_explained(
 
 
 def test_what_cannot_be_learnt_is_said(model: TrainedPlaceModel, tmp_path: Path) -> None:
-    def nothing() -> object:
-        raise DataError("too little")
-
     write_street(tmp_path / "few", range(3))
-    done = added(model, tmp_path / "few", tmp_path / "index", learn=nothing)
-    assert (done.facts.calibration, done.facts.uncalibrated) == (None, "too little")
+    done = added(model, tmp_path / "few", tmp_path / "index", learn=Calibrator(model, tmp_path))
+    assert done.facts.calibration is None
+    assert "12 of 12 photographs show a place that another sequence shows too" in done.facts.uncalibrated
     assert Index(tmp_path / "index").facts == done.facts
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from wayfare.core.errors import ConfigError, DataError
-from wayfare.places.calibration import Calibration, calibrate
+from wayfare.places.calibration import Calibration, Calibrator
 from wayfare.places.data.place_photos import PlacePhotos
 from wayfare.places.index import Index
 from wayfare.places.indexing import add
@@ -31,8 +31,10 @@ SURE = Calibration(
     threshold=0.5,
     precision=1.0,
     recall=1.0,
+    wanted=0.9,
+    strangers=0.2,
     queries=99,
-    source="made up",
+    figures={},
 )  # always 0.75
 
 
@@ -141,11 +143,18 @@ def test_unknown_is_below_the_threshold(made: Made, monkeypatch: pytest.MonkeyPa
     assert asked(judged(index, replace(SURE, threshold=0.9)), monkeypatch).unknown is True
 
 
+def test_without_a_threshold_nothing_is_judged(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = judged(made([(0, 0), (100, 0)], [0.1, 0.2]), replace(SURE, threshold=None))
+    answer = asked(index, monkeypatch)
+    assert (answer.confidence, answer.unknown) == (pytest.approx(0.75), None)
+    assert asked(index, monkeypatch, threshold=0.5).unknown is False
+
+
 def test_no_confidence_is_made_up(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     index = made([(0, 0), (100, 0)], [0.1, 0.2])
     answer = asked(index, monkeypatch)
     assert (answer.confidence, answer.unknown) == (None, None)
-    with pytest.raises(ConfigError, match=r"no confidence \(it was not asked for\)"):
+    with pytest.raises(ConfigError, match=r"no confidence \(it has not been learnt\)"):
         locate(index, [], threshold=0.5)
     with pytest.raises(ConfigError, match="k = 0"):
         locate(index, [], k=0)
@@ -158,7 +167,7 @@ def test_no_confidence_is_made_up(made: Made, monkeypatch: pytest.MonkeyPatch) -
 def half(model: TrainedPlaceModel, run: Path, street: Path, tmp_path_factory: pytest.TempPathFactory) -> Index:
     photos = read_photographs(street, database=True)
     folder = tmp_path_factory.mktemp("half") / "index"
-    add(model, photos.take(photos.northing < np.median(photos.northing)), folder, lambda: calibrate(model, run))
+    add(model, photos.take(photos.northing < np.median(photos.northing)), folder, Calibrator(model, run))
     return Index(folder)
 
 

@@ -24,7 +24,7 @@ from wayfare.attributes.data import AttributeData
 from wayfare.attributes.table import PARTS, AttributeTable
 from wayfare.core import protocols
 from wayfare.core.errors import ConfigError, DataError
-from wayfare.io.findings import Findings, Problems, Progress
+from wayfare.io.findings import Findings, Problems, Progress, recogniser
 from wayfare.io.probe import check_pictures
 from wayfare.io.tables import read_text
 
@@ -68,16 +68,14 @@ def load(path: Path, *, strict: bool = False, pictures: bool = False) -> Attribu
     return _load(path, Problems(strict), pictures)
 
 
+@recogniser
 def recognises(path: Path) -> bool:
     """Whether it is a folder with CelebA's lists, or one of the files that hold the attributes."""
-    try:
-        if path.is_dir():
-            return _table_of(path) is not None
-        if not path.is_file():
-            return False
-        return _is_list(path) or (path.suffix == ".npz" and {"bits.npy", "names.npy"} <= set(_members(path)))
-    except (OSError, ValueError, DataError):
+    if path.is_dir():
+        return _table_of(path) is not None
+    if not path.is_file():
         return False
+    return _is_list(path) or (path.suffix == ".npz" and {"bits.npy", "names.npy"} <= set(_members(path)))
 
 
 def check(path: Path, strict: bool = False, progress: Progress | None = None) -> Findings:

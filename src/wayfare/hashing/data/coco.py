@@ -21,7 +21,7 @@ from wayfare.core.errors import DataError
 from wayfare.hashing.data.base import PairFiles
 from wayfare.hashing.data.source import PairSource, SplitSizes, find_pictures
 from wayfare.io.entries import read_entries
-from wayfare.io.findings import Findings, Problems, Progress
+from wayfare.io.findings import Findings, Problems, Progress, recogniser
 from wayfare.io.folders import inside
 from wayfare.io.probe import check_pictures
 
@@ -82,12 +82,10 @@ def read(path: Path, problems: Problems) -> PairSource:
     )
 
 
+@recogniser
 def recognises(path: Path) -> bool:
     """Whether it is a folder with captions and instances of the same pictures."""
-    try:
-        return path.is_dir() and bool(_parts(path))
-    except (OSError, ValueError, DataError):
-        return False
+    return path.is_dir() and bool(_parts(path))
 
 
 def check(path: Path, strict: bool = False, progress: Progress | None = None) -> Findings:

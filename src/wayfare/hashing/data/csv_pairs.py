@@ -29,7 +29,7 @@ import numpy as np
 from wayfare.core.errors import ConfigError, DataError
 from wayfare.hashing.data.base import PairFiles
 from wayfare.hashing.data.source import PairSource, find_pictures, strings
-from wayfare.io.findings import Findings, Problems, Progress
+from wayfare.io.findings import Findings, Problems, Progress, recogniser
 from wayfare.io.folders import inside
 from wayfare.io.probe import check_pictures
 from wayfare.io.tables import Parser, Table, header, optional, read_csv, text
@@ -108,13 +108,11 @@ def read(path: Path, problems: Problems) -> PairSource:
     return TablePairs().read(path, problems)
 
 
+@recogniser
 def recognises(path: Path) -> bool:
     """Whether it is a table, or a folder with one, that has pictures, texts and labels in columns of usual names."""
-    try:
-        columns = {name.lower() for name in header(_file(path))}
-        return not {"lat", "latitude"} & columns and all(columns & set(usual) for usual in _USUAL.values())
-    except (OSError, ValueError, DataError):
-        return False
+    columns = {name.lower() for name in header(_file(path))}
+    return not {"lat", "latitude"} & columns and all(columns & set(usual) for usual in _USUAL.values())
 
 
 def check(path: Path, strict: bool = False, progress: Progress | None = None) -> Findings:

@@ -25,7 +25,7 @@ import numpy as np
 from wayfare.core.errors import DataError
 from wayfare.io import matfiles
 from wayfare.io.cache import cache_dir, new_folder, read_array
-from wayfare.io.findings import Findings, Problems, Progress
+from wayfare.io.findings import Findings, Problems, Progress, recogniser
 from wayfare.io.matfiles import Array
 from wayfare.io.tables import read_json
 
@@ -94,12 +94,10 @@ def load(path: Path, *, levels: tuple[int, int] | None = None, problems: Problem
     return _usable(pairs, files["label"])
 
 
+@recogniser
 def recognises(path: Path) -> bool:
     """Whether it is a folder with the three files."""
-    try:
-        return path.is_dir() and bool(_files(path))
-    except (OSError, ValueError, DataError):
-        return False
+    return path.is_dir() and bool(_files(path))
 
 
 def check(path: Path, strict: bool = False, progress: Progress | None = None) -> Findings:

@@ -21,7 +21,7 @@ from wayfare.hashing.data import fashion
 from wayfare.hashing.data.source import Bags, PairSource, Stored
 from wayfare.io import matfiles
 from wayfare.io.cache import read_array
-from wayfare.io.findings import Findings, Problems, Progress
+from wayfare.io.findings import Findings, Problems, Progress, recogniser
 from wayfare.io.matfiles import Array
 
 MOST_BYTES = 2**32  # of features
@@ -65,12 +65,10 @@ def read(path: Path, problems: Problems, *, labels: str = "", turned: bool = Fal
     )
 
 
+@recogniser
 def recognises(path: Path) -> bool:
     """Whether it is a file, or a folder of files, with texts and labels."""
-    try:
-        return {"texts", "labels"} <= set(_parts(path))
-    except (OSError, ValueError, DataError):
-        return False
+    return {"texts", "labels"} <= set(_parts(path))
 
 
 def check(path: Path, strict: bool = False, progress: Progress | None = None) -> Findings:

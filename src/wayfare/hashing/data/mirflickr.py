@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 
 from wayfare.core.errors import DataError
-from wayfare.io.findings import Findings, Problems, Progress
+from wayfare.io.findings import Findings, Problems, Progress, recogniser
 from wayfare.io.probe import check_pictures
 from wayfare.io.tables import read_text
 
@@ -92,12 +92,10 @@ def load(
     )
 
 
+@recogniser
 def recognises(path: Path) -> bool:
     """Whether it is a folder with numbered photographs and their tags."""
-    try:
-        return path.is_dir() and _layout(path) is not None
-    except (OSError, ValueError, DataError):
-        return False
+    return path.is_dir() and _layout(path) is not None
 
 
 def check(path: Path, strict: bool = False, progress: Progress | None = None) -> Findings:

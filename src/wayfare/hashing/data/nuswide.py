@@ -23,7 +23,7 @@ from wayfare.hashing.data import mat_pairs
 from wayfare.hashing.data.base import PairFiles
 from wayfare.hashing.data.source import PairSource, SplitSizes, find_file, find_pictures, needed_file
 from wayfare.hashing.data.words import sparse_rows
-from wayfare.io.findings import Findings, Problems, Progress
+from wayfare.io.findings import Findings, Problems, Progress, recogniser
 from wayfare.io.folders import inside
 from wayfare.io.probe import check_pictures
 from wayfare.io.tables import read_text
@@ -80,12 +80,10 @@ def read(path: Path, problems: Problems, chosen: str = "") -> PairSource:
     )
 
 
+@recogniser
 def recognises(path: Path) -> bool:
     """Whether it is a folder with the lists of labels and of pictures."""
-    try:
-        return path.is_dir() and _label_folder(path) is not None and find_file(path, "Imagelist.txt") is not None
-    except (OSError, ValueError):
-        return False
+    return path.is_dir() and _label_folder(path) is not None and find_file(path, "Imagelist.txt") is not None
 
 
 def check(path: Path, strict: bool = False, progress: Progress | None = None) -> Findings:

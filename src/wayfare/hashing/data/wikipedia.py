@@ -21,7 +21,7 @@ from wayfare.hashing.data import mat_pairs
 from wayfare.hashing.data.base import PairFiles
 from wayfare.hashing.data.source import PairSource, SplitSizes
 from wayfare.io import matfiles
-from wayfare.io.findings import Findings, Problems, Progress
+from wayfare.io.findings import Findings, Problems, Progress, recogniser
 from wayfare.io.tables import read_text
 
 _FILES = ("raw_features.mat", "wikidata.mat", "wikipedia.mat")
@@ -83,12 +83,10 @@ def read(path: Path, problems: Problems) -> PairSource:
     )
 
 
+@recogniser
 def recognises(path: Path) -> bool:
     """Whether it is a file, or a folder with one, of features of these names."""
-    try:
-        return {"i_te", "t_te"} <= {name.lower() for name in matfiles.arrays(_file(path))}
-    except (OSError, ValueError, DataError):
-        return False
+    return {"i_te", "t_te"} <= {name.lower() for name in matfiles.arrays(_file(path))}
 
 
 def check(path: Path, strict: bool = False, progress: Progress | None = None) -> Findings:

@@ -25,7 +25,7 @@ from wayfare.core import protocols
 from wayfare.core.errors import ConfigError, DataError, suggestion
 from wayfare.io.cache import cache_dir, new_folder, read_pair, write_array, write_facts
 from wayfare.io.decoded import decode_to, key_of
-from wayfare.io.findings import Findings, Problems, Progress
+from wayfare.io.findings import Findings, Problems, Progress, recogniser
 from wayfare.io.images import SUFFIXES, decode
 from wayfare.io.pictures import Pictures, Skipped
 from wayfare.objects.data import ObjectData
@@ -122,12 +122,10 @@ def files_by_class(path: Path) -> dict[str, list[Path]]:
     return found
 
 
+@recogniser
 def recognises(path: Path) -> bool:
     """Whether it is a folder of class folders with pictures in all of them."""
-    try:
-        return len(_list(path).classes) > 1
-    except (DataError, OSError):
-        return False
+    return len(_list(path).classes) > 1
 
 
 def check(path: Path, strict: bool = False, progress: Progress | None = None) -> Findings:

