@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,9 @@ def test_the_recipes_are_those_that_a_user_can_run() -> None:
     }  # fmt: skip
     for task in ("places", "scenes", "hashing"):
         together, *others = made[task].values()
-        assert all((one.task, one.training, one.partition) == (together.task, together.training, together.partition)
-                   for one in others)  # fmt: skip
+        for one in others:  # one device with all photos takes as many steps a round as the devices asked have together
+            same = replace(one.training, iterations=together.training.iterations)
+            assert (one.task, same, one.partition) == (together.task, together.training, together.partition)
     for task, cells in made.items():
         together = cells["federated"].task
         path = together.data.path if "data" in parts_of(type(together)) else together.path

@@ -33,7 +33,7 @@ Fields = Iterator[tuple[int, int | memoryview]]
 
 
 @dataclass(frozen=True)
-class Node:
+class OnnxNode:
     """An operation of the graph, and the names of what it takes and gives."""
 
     operator: str
@@ -47,7 +47,7 @@ def state_dict(data: bytes) -> dict[str, np.ndarray]:
     if len(graph) != 1:
         raise DataError(f"expected an ONNX model, with one graph; found {len(graph)}")
     stored: dict[str, np.ndarray] = {}
-    nodes: list[Node] = []
+    nodes: list[OnnxNode] = []
     for number, value in _fields(_bytes(graph[0])):
         if number == _INITIALISER:
             name, tensor = _tensor(_bytes(value))
@@ -59,7 +59,7 @@ def state_dict(data: bytes) -> dict[str, np.ndarray]:
     return _named(stored, nodes)
 
 
-def _named(stored: dict[str, np.ndarray], nodes: list[Node]) -> dict[str, np.ndarray]:
+def _named(stored: dict[str, np.ndarray], nodes: list[OnnxNode]) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
     placed: set[str] = set()
     for node in nodes:
@@ -85,7 +85,7 @@ def _path(output: str) -> str:
     return ".".join(kept[1:] if kept[:1] == [_PREFIX] else kept)
 
 
-def _node(data: memoryview) -> Node:
+def _node(data: memoryview) -> OnnxNode:
     inputs, outputs, operator = [], [], ""
     for number, value in _fields(data):
         if number == _INPUT:
@@ -94,7 +94,7 @@ def _node(data: memoryview) -> Node:
             outputs.append(_text(value))
         elif number == _OPERATOR:
             operator = _text(value)
-    return Node(operator, inputs, outputs)
+    return OnnxNode(operator, inputs, outputs)
 
 
 def _tensor(data: memoryview) -> tuple[str, np.ndarray]:

@@ -30,7 +30,7 @@ class TinyViT(nn.Module):
         inner = STAGES[0][0]
         stages: list[nn.Module] = []
         for outer, blocks, heads, window in STAGES:
-            stages.append(Stage(inner, outer, blocks, heads=heads, window=window))
+            stages.append(TinyVitStage(inner, outer, blocks, heads=heads, window=window))
             inner = outer
         self.stages = nn.ModuleList(stages)
         for module in self.modules():
@@ -56,7 +56,7 @@ class Stem(nn.Module):
         return maps
 
 
-class Stage(nn.Module):
+class TinyVitStage(nn.Module):
     """Blocks of one size; all but the first stage halve the map first."""
 
     def __init__(self, inner: int, outer: int, blocks: int, *, heads: int, window: int) -> None:
@@ -120,9 +120,9 @@ class WindowBlock(nn.Module):
         (count, height, width, channels), side = x.shape, self.window
         x = pad(x, (0, 0, 0, -width % side, 0, -height % side))
         rows, columns = x.shape[1] // side, x.shape[2] // side
-        windows = x.view(count, rows, side, columns, side, channels).transpose(2, 3)
+        windows = x.view((count, rows, side, columns, side, channels)).transpose(2, 3)
         mixed: Tensor = self.attn(windows.reshape(-1, side * side, channels))
-        mixed = mixed.view(count, rows, columns, side, side, channels).transpose(2, 3)
+        mixed = mixed.view((count, rows, columns, side, side, channels)).transpose(2, 3)
         return mixed.reshape(count, rows * side, columns * side, channels)[:, :height, :width]
 
 

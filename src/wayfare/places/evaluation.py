@@ -31,7 +31,7 @@ CUTOFFS = (1, 5, 10)
 
 
 @dataclass(frozen=True)
-class Ground:
+class Coverage:
     """What an index spans."""
 
     photographs: int
@@ -45,7 +45,7 @@ class Ground:
 class IndexEvaluation:
     """The figures, and what they are of."""
 
-    ground: Ground
+    ground: Coverage
     radius: float
     photos: int  # that were looked for
     known: int  # whose place is in the index
@@ -103,7 +103,7 @@ def evaluate_index(index: Index, photos: Path) -> IndexEvaluation:
     even = np.ones(len(located.answers))
     problems = [Skipped(str(error.file or photos), str(error)) for error in truth.problems.found]
     return IndexEvaluation(
-        ground=ground_of(index), radius=index.facts.radius, photos=len(located.answers), known=int(found.known.sum()),
+        ground=coverage_of(index), radius=index.facts.radius, photos=len(located.answers), known=int(found.known.sum()),
         left_out=int((~fresh).sum()), skipped=[*located.skipped, *problems],
         metrics=_metrics(index, located.answers, truth, found), curve=found,
         bins=reliability(found.confidence, found.right, even) if calibration else [],
@@ -139,7 +139,7 @@ def _as_row(index: Index, answer: Answer) -> np.ndarray:
     return row
 
 
-def ground_of(index: Index) -> Ground:
+def coverage_of(index: Index) -> Coverage:
     """How much ground the photographs of an index span."""
     photos = np.delete(np.array(index.photos), list(index.facts.replaced))
     area, longest = 0.0, 0.0
@@ -154,4 +154,4 @@ def ground_of(index: Index) -> Ground:
             continue
     cells = np.stack([photos["group"], *(photos[name] // index.facts.radius for name in ("easting", "northing"))], 1)
     seen = len(np.unique(cells, axis=0)) * index.facts.radius**2
-    return Ground(len(photos), len(groups), area_m2=area, seen_m2=seen, kilometres=longest / 1000)
+    return Coverage(len(photos), len(groups), area_m2=area, seen_m2=seen, kilometres=longest / 1000)

@@ -343,7 +343,7 @@ def test_folders_that_are_no_index_or_no_photos(
         ),
         (["index", trained, "--texts", tmp_path / "empty.txt"], 1, "no text in it"),
         (["index", trained, "--texts", tmp_path / "x.csv"], 1, "no column of texts; found 'a', 'b'"),
-        (["index", trained, "--database"], 2, "--database is for runs of task places"),
+        (["index", trained, "--database"], 2, "--database, --strangers and --precision are for runs of task places"),
     ):
         assert message in answered(capsys, *arguments, status=status)["error"], arguments
     assert not (tmp_path / "none").exists()

@@ -16,7 +16,7 @@ from PIL import Image
 from wayfare.cli import main
 from wayfare.core.errors import DataError
 from wayfare.places.data.place_photos import PlacePhotos
-from wayfare.places.evaluation import IndexEvaluation, evaluate_index, ground_of
+from wayfare.places.evaluation import IndexEvaluation, coverage_of, evaluate_index
 from wayfare.places.evaluation_page import evaluation_page, threshold_rows
 from wayfare.places.index import Index
 from wayfare.places.indexing import index_run
@@ -58,7 +58,7 @@ def test_recall_and_errors_by_hand(found: IndexEvaluation) -> None:
 def test_the_ground_by_hand(made: Made) -> None:
     """A triangle of 300 x 400 m, of which a second city, 30 m on a line, adds nothing but two squares."""
     index = made([(0, 0), (300, 0), (0, 400), (1, 1), (0, 0), (30, 0)], [0.0] * 6, group=[0, 0, 0, 0, 1, 1])
-    ground = ground_of(index)
+    ground = coverage_of(index)
     assert (ground.photographs, ground.cities) == (6, 2)
     assert ground.area_m2 == pytest.approx(60_000) and ground.kilometres == 0.4
     assert ground.seen_m2 == 5 * 25**2
