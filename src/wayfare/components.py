@@ -26,6 +26,9 @@ ABILITIES = {
     "exchange": "decide",
     "partition": "__call__",
     "engine": "call",
+    "privacy": "merge",
+    "robust": "merge",
+    "attack": "forge",
 }
 # packages in which a file is named after the one class in it: a new file there needs no entry anywhere
 PACKAGES = {
@@ -42,6 +45,23 @@ NAMED = {
         "scenes": "wayfare.scenes.task:Scenes",
         "hashing": "wayfare.hashing.task:Hashing",
         "attributes": "wayfare.attributes.task:Attributes",
+    },
+    "privacy": {"client": "wayfare.privacy.client_level:ClientLevel"},
+    "robust": {
+        "mean": "wayfare.privacy.robust:EqualMean",
+        "median": "wayfare.privacy.robust:CoordinateMedian",
+        "trimmed": "wayfare.privacy.robust:TrimmedMean",
+        "geometric": "wayfare.privacy.robust:GeometricMedian",
+        "krum": "wayfare.privacy.robust:Krum",
+        "clipping": "wayfare.privacy.robust:CentredClipping",
+    },
+    "attack": {
+        "signflip": "wayfare.privacy.attacks:SignFlip",
+        "alie": "wayfare.privacy.attacks:LittleIsEnough",
+        "ipm": "wayfare.privacy.attacks:InnerProduct",
+        "mimic": "wayfare.privacy.attacks:Mimic",
+        "noise": "wayfare.privacy.attacks:NoiseAtTheBound",
+        "labelflip": "wayfare.privacy.attacks:LabelFlip",
     },
     "topology": {"encounters": "wayfare.encounters.topology:Encounters"},
     "engine": {

@@ -36,7 +36,8 @@ class Evaluator:
     def evaluate(self, round: Round, before_clients: Callable[[], None]) -> None:
         """Put the metrics into the round; `before_clients` is called before clients are asked."""
         settings, strategy = self.experiment.evaluation, self.experiment.strategy
-        ids = self.clients.evaluation_clients()
+        private = self.experiment.aggregation.private  # what clients measure would be published without noise
+        ids = [] if private else self.clients.evaluation_clients()
         if settings.test and strategy.personal:
             self._ask(round, "test", ids, "test")
         elif settings.test:

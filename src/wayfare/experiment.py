@@ -19,11 +19,22 @@ from wayfare.core.device import Bench
 from wayfare.core.errors import ConfigError, unknown
 from wayfare.core.exchange import Exchange
 from wayfare.core.memory import Memories
-from wayfare.core.protocols import Evaluation, Partition, Policy, Population, Strategy, Task, Topology, Training
+from wayfare.core.protocols import (
+    Aggregation,
+    Evaluation,
+    Partition,
+    Policy,
+    Population,
+    Strategy,
+    Task,
+    Topology,
+    Training,
+)
 from wayfare.core.seeds import rng_for
 from wayfare.partition.heterogeneity import by_main_class
 from wayfare.partition.random import Random
 from wayfare.partition.split import Split, load_split
+from wayfare.privacy.attacks import Attack
 from wayfare.recipe import COMPONENTS, DEFAULTS, OF_TASK, as_table, override, read_table, table_lines, toml
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.topologies.server import Server
@@ -48,6 +59,9 @@ class Experiment:
     name: str = ""
     device: str = "auto"
     exchange: Exchange | None = None  # the policy of devices that meet: for the topology "encounters"
+    privacy: Aggregation | None = None  # differential privacy
+    robust: Aggregation | None = None  # what replaces the mean where devices may lie
+    attack: Attack | None = None  # devices that do lie, to try the others against
 
     def __post_init__(self) -> None:
         if self.exchange is None and self.topology.meets:
@@ -170,6 +184,11 @@ class Experiment:
         return Clients(split, self.evaluation, self.seed, self.strategy.pooled, self.topology.meets)
 
     @property
+    def aggregation(self) -> Aggregation:
+        """What stands between the gate and the strategy's merge."""
+        return self.privacy or self.robust or Aggregation()
+
+    @property
     def where(self) -> str:
         """The torch device."""
         if self.device != "auto":
@@ -255,9 +274,25 @@ def _check_fit(e: Experiment) -> None:
 
     if e.exchange is not None and not e.topology.meets:
         raise ConfigError(f"[exchange] is for devices that meet, topology 'encounters'; this is {topology.lower()!r}")
+    _check_aggregation(e)
     if e.partition.source not in e.task.sources:
         rule = name_of("partition", e.partition)
         raise ConfigError(f"the partition {rule!r} divides by {e.partition.source}, which {task} does not have")
+
+
+def _check_aggregation(e: Experiment) -> None:
+    if e.privacy is not None and e.robust is not None:
+        raise ConfigError(
+            "[privacy] and [robust] do not go together: one client can move a robust mean by more than it can move a "
+            "sum of clipped changes, and the noise is made for the sum. Choose one"
+        )
+    if e.privacy is not None and e.evaluation.validation_clients:
+        raise ConfigError(
+            f"evaluation.validation_clients = {e.evaluation.validation_clients}: their metrics would be published "
+            "without noise. With [privacy] set it to 0 and judge the model on the test set"
+        )
+    if reason := e.aggregation.misfit(e.strategy, e.topology):
+        raise ConfigError(f"[{'privacy' if e.privacy is not None else 'robust'}] {reason}")
 
 
 def _check_ranges(e: Experiment) -> None:

@@ -16,7 +16,10 @@ from typing import Any
 from wayfare.components import find, parts_of
 from wayfare.core.errors import ConfigError
 
-DEFAULTS = {"task": "objects", "partition": "random", "strategy": "fedavg", "topology": "server", "exchange": "fedtour"}
+DEFAULTS = {
+    "task": "objects", "partition": "random", "strategy": "fedavg", "topology": "server", "exchange": "fedtour",
+    "privacy": "client", "robust": "median", "attack": "signflip",
+}  # fmt: skip
 COMPONENTS = tuple(DEFAULTS)
 _LARGE = 2**26  # bytes, which no recipe has
 OF_TASK = ("data", "model")  # parts of the task with a table of their own

@@ -23,10 +23,10 @@ import typer
 
 from wayfare.cli import app
 from wayfare.cli.help import EXAMPLES, HEADINGS
-from wayfare.components import Part, find, name_of, names, parts_of
+from wayfare.components import Part, find, names, parts_of
 from wayfare.core.protocols import Evaluation, Policy, Training
 from wayfare.experiment import Experiment
-from wayfare.recipe import OF_TASK
+from wayfare.recipe import DEFAULTS, OF_TASK
 
 _NOTE = "<!-- Written by `make docs` from the code. Do not edit. -->"
 _MARKS = "<!-- settings: begin -->", "<!-- settings: end -->"
@@ -44,6 +44,9 @@ _TABLES = {
     "strategy": "The federated algorithm: see [strategies.md](strategies.md).",
     "topology": "Who talks to whom.",
     "exchange": "Which models a device takes from those it meets: for the topology `encounters`.",
+    "privacy": "Differential privacy: see [privacy.md](privacy.md). Without this table there is none.",
+    "robust": "What replaces the mean where devices may lie. Without this table nothing does.",
+    "attack": "Devices that lie, to try robust rules against. Without this table nobody does.",
 }
 
 
@@ -160,7 +163,7 @@ def settings_page() -> str:
         lines += ["", f"## [{section}]", "", _first(cls), "", *_settings(cls)]
     for kind, what in _TABLES.items():
         lines += ["", f"## [{kind}]", "", f"{what} `name` chooses one; the other keys are its settings.", ""]
-        standard = name_of(kind, getattr(Experiment(), kind)) if kind != "exchange" else "fedtour"
+        standard = DEFAULTS[kind]
         lines.append(f"`name` = one of {', '.join(f'`{name}`' for name in names(kind))}, or `package.module:Name` of")
         lines.append(f"your own; by default `{standard}`.")
         for name in names(kind):

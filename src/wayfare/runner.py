@@ -45,6 +45,7 @@ from wayfare.evaluation import Evaluator, best_round, improves, is_patience_over
 from wayfare.experiment import Experiment
 from wayfare.partition.split import load_split
 from wayfare.partition.summary import summarise_split
+from wayfare.privacy.attacks import AttackedEngine
 from wayfare.recipe import flatten
 from wayfare.report import write_report
 from wayfare.resuming import CHANGES, check_experiment, check_lines, compare, fingerprint, rebuilt
@@ -223,7 +224,8 @@ class _Run:
             self.federation = federation = Federation(
                 strategy=experiment.strategy,
                 population=self.clients.population,
-                engine=machine,
+                engine=self._attacked(machine),
+                aggregation=experiment.aggregation,
                 policy=experiment.policy,
                 seed=experiment.seed,
                 rounds=self.rounds,
@@ -300,9 +302,17 @@ class _Run:
             )
         return split
 
+    def _attacked(self, machine: Engine) -> Engine:
+        """The engine, on which some devices lie if the experiment has an attack."""
+        attack, seed = self.experiment.attack, self.experiment.seed
+        if attack is None:
+            return machine
+        return AttackedEngine(machine, attack, attack.liars(self.clients.population, seed), seed)
+
     def _initial(self) -> Bundle:
         """The strategy's state with the untrained network."""
         bench = self.bench()
+        self.experiment.aggregation.check_network(bench.net(0))
         return self.experiment.strategy.start(self.experiment.task, bench.loaded(0, bench.initial))
 
     def _begin(self, federation: Federation, watchers: Sequence[Tracker]) -> Bundle:
@@ -326,7 +336,10 @@ class _Run:
 
     def _commit(self, round: Round, began: float, watchers: Sequence[Tracker]) -> None:
         gate, trained = round.gate, time.monotonic()
-        if gate.examples:
+        private = self.experiment.aggregation.private
+        if private:
+            round.metrics["privacy/epsilon"] = self._spent()["epsilon"]
+        elif gate.examples:
             round.metrics["train/loss"] = gate.loss / gate.examples
             round.medians["train/loss"] = statistics.median(gate.losses)
         if self._is_due(round.number) or round.milestone:
@@ -340,10 +353,9 @@ class _Run:
             "evaluation_seconds": time.monotonic() - trained,
             "metrics": round.metrics,
             "per_client": round.per_client,
-            "clients": gate.clients,
-            "examples": gate.examples,
-            "bytes_up": 0 if self.experiment.strategy.pooled else gate.bytes_up,
-            "bytes_down": 0 if self.experiment.strategy.pooled else gate.bytes_down,
+            "clients": [] if private else gate.clients,
+            "examples": 0 if private else gate.examples,
+            **self._traffic(round),
             "refused": gate.refused,
             "cold": [id for id in gate.cold if id in self._remembering],  # it has forgotten what it once knew
             "kept": gate.kept,
@@ -376,6 +388,23 @@ class _Run:
         for text in round.warnings:
             self.listen("warning", {"text": f"round {round.number}: {text}"})
         self.listen("round", line)
+
+    def _traffic(self, round: Round) -> dict[str, int]:
+        """Bytes up and down; with privacy those of the clients asked on average: how many there were is not told."""
+        gate, strategy = round.gate, self.experiment.strategy
+        if strategy.pooled:
+            return {"bytes_up": 0, "bytes_down": 0}
+        if not self.experiment.aggregation.private or not round.number:
+            return {"bytes_up": gate.bytes_up, "bytes_down": gate.bytes_down}
+        reply = Bundle(strategy.expects(round.state))
+        asked = self._expected()
+        return {"bytes_up": asked * reply.nbytes, "bytes_down": asked * strategy.send(round.state, "").nbytes}
+
+    def _spent(self) -> dict[str, float]:
+        return self.experiment.aggregation.spent(self.federation.context(0, self._expected()))
+
+    def _expected(self) -> int:
+        return self.experiment.topology.expected(self.federation)
 
     def _memory_digests(self, gate: Gate) -> dict[str, str]:
         """Of the memories that this round wrote; a device whose reply was refused keeps what it remembered, too."""
@@ -429,6 +458,8 @@ class _Run:
 
     def _is_over(self) -> bool:
         settings = self.experiment.evaluation
+        if self.experiment.aggregation.is_spent(self.federation.context(0, self._expected())):
+            return True
         return len(self.store.lines) > self.rounds or is_patience_over(settings, self.store.lines)
 
     # ---- end
@@ -461,6 +492,12 @@ class _Run:
             "warnings": [*self.experiment.task.warnings, *_warnings(lines)],
             "skipped_files": self.experiment.task.skipped,
         }
+        if self.experiment.aggregation.private:
+            summary["privacy"] = self._spent()
+            if len(lines) <= self.rounds:
+                spent = f"the privacy budget was spent after round {lines[-1]['round']} of {self.rounds}"
+                summary["warnings"].append(spent)
+                self._warn(spent)
         store.write("summary.json", summary)
         return summary
 

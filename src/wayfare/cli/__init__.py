@@ -20,6 +20,7 @@ from wayfare.cli import (
     help,
     leakage,
     look,
+    privacy,
     reproduce,
     runs,
     search,
@@ -51,7 +52,10 @@ app = typer.Typer(
     suggest_commands=not hasattr(click.exceptions, "NoSuchCommand"),  # click 8.4 and newer do so themselves
     help=_HELP,
 )
-for module in (demo, runs, reproduce, claims, study, look, use, search, graph, data, town, traffic, leakage, federate):
+_GROUPS = (
+    demo, runs, reproduce, claims, study, look, use, search, graph, data, town, traffic, leakage, privacy, federate,
+)  # fmt: skip
+for module in _GROUPS:
     module.add_to(app)
 help.explain(app)
 

@@ -285,7 +285,7 @@ class WatchAll:
 
 
 def _shown(metrics: dict[str, float]) -> list[str]:
-    scores = [name for name in metrics if not name.endswith("loss")]
+    scores = sorted((name for name in metrics if not name.endswith("loss")), key=lambda name: name == "privacy/epsilon")
     return scores or list(metrics)
 
 

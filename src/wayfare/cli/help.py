@@ -15,7 +15,7 @@ from typer.core import TyperArgument, TyperCommand
 
 HEADINGS = {
     "Train": ("demo", "run", "resume", "federate"),
-    "Inspect": ("report", "compare", "list", "split", "explain-traffic", "leakage"),
+    "Inspect": ("report", "compare", "list", "split", "explain-traffic", "leakage", "privacy"),
     "Use a trained model": ("index", "locate", "evaluate", "search", "graph"),
     "Data": ("town", "data"),
     "The papers": ("reproduce", "claims", "study"),
@@ -63,6 +63,8 @@ EXAMPLES = {
         "wayfare leakage quickstart",
         "wayfare leakage quickstart --set strategy.name=fedproto --rounds 3 --json",
     ],
+    "privacy plan": ["wayfare privacy plan --clients 1000 --per-round 100 --rounds 200 --epsilon 4"],
+    "privacy spent": ["wayfare privacy spent runs/mine"],
     "data check": ["wayfare data check my-town", "wayfare data check my-photos --strict"],
     "data show": ["wayfare data show my-town --out my-town.html"],
     "data get": ["wayfare data get cifar10", "wayfare data get dinov2-s"],

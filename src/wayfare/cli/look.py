@@ -35,6 +35,9 @@ class Things(StrEnum):
     strategies = "strategies"
     topologies = "topologies"
     exchanges = "exchanges"
+    privacies = "privacies"
+    robusts = "robusts"
+    attacks = "attacks"
     partitions = "partitions"
     engines = "engines"
 

@@ -80,6 +80,7 @@ class Device:
         self.seed, self.initial = bench.seed, bench.initial
         self._bench, self._companions = bench, itertools.count(1)
         self._client: Client | None = None
+        self.flips = False  # trains on wrong labels: an attack that is tried
 
     @property
     def client(self) -> Client:
@@ -156,12 +157,19 @@ class Device:
             before = made
             rng = self.rng(f"pass {number}")
             for batch in self.task.steps(net, self.client, self.training.batch_size, memo, rng):
-                yield batch
+                yield flipped(batch, len(self.task.classes)) if self.flips else batch
                 made += 1
                 if made == last:
                     return
             if made == before:
                 raise WayfareError(f"device {self.id!r}: a pass over its data has no step to train on")
+
+
+def flipped(batch: Batch, classes: int) -> Batch:
+    """The same samples, with class c called C - 1 - c."""
+    if batch.labels is None or batch.labels.ndim != 1:
+        raise WayfareError("labels can be flipped only where each sample has one class")
+    return replace(batch, labels=classes - 1 - batch.labels)
 
 
 def _optimizer(training: Training, parameters: list[nn.Parameter], lr: float) -> torch.optim.Optimizer:

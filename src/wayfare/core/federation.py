@@ -12,7 +12,17 @@ import numpy as np
 from wayfare.core.bundle import Bundle
 from wayfare.core.exchange import Exchange
 from wayfare.core.gate import Gate
-from wayfare.core.protocols import Client, Engine, Policy, Population, Progress, Strategy, Task
+from wayfare.core.protocols import (
+    Aggregation,
+    Client,
+    Engine,
+    MergeContext,
+    Policy,
+    Population,
+    Progress,
+    Strategy,
+    Task,
+)
 
 
 @dataclass
@@ -43,6 +53,7 @@ class Federation:
     rounds: int
     size_of: Callable[[str], int]
     on_reply: Callable[[str], None] = lambda device: None  # called for every admitted reply
+    aggregation: Aggregation = Aggregation()  # between the gate and the strategy's merge
     # for a topology in which devices have models of their own
     task: Task | None = None
     client: Callable[[str], Client] | None = None  # what a device holds
@@ -53,6 +64,18 @@ class Federation:
     folder: Path = Path()
     progress: Progress = lambda text, done, total: None  # of long work before a round
 
-    def gate(self, round: int) -> Gate:
+    def gate(self, round: int, expected: int = 0) -> Gate:
         """The door to the devices in one round."""
-        return Gate(self.engine, self.policy, round, self.size_of, self.on_reply)
+        return Gate(
+            self.engine,
+            self.policy,
+            round,
+            size_of=self.size_of,
+            on_reply=self.on_reply,
+            aggregation=self.aggregation,
+            context=self.context(round, expected),
+        )
+
+    def context(self, round: int, expected: int = 0) -> MergeContext:
+        """What an aggregation knows of a round in which so many clients are asked, on average."""
+        return MergeContext(round, self.seed, self.folder, len(self.population), expected)

@@ -23,7 +23,7 @@ import torch
 from wayfare.core.bundle import Bundle, Weights
 from wayfare.core.errors import ConfigError, DeviceError, MergeError, QuorumError, StoreError
 from wayfare.core.influence import COUNTS, Arrival, Lengths, Part, bounded, norm, part_of, start_of
-from wayfare.core.protocols import Engine, Failure, Policy, Strategy
+from wayfare.core.protocols import Aggregation, Engine, Failure, MergeContext, Policy, Strategy
 from wayfare.core.text import printable
 from wayfare.core.values import LOSS, MOST_METRICS, Flag, Kind, Number, fault_of, shown
 
@@ -59,6 +59,8 @@ class Gate:
     round: int
     size_of: Callable[[str], int] = lambda device: 0  # how many samples a device holds
     on_reply: Callable[[str], None] = lambda device: None  # called for every admitted reply
+    aggregation: Aggregation = Aggregation()
+    context: MergeContext = MergeContext(0)
     clients: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)  # devices that now remember something
     cold: list[str] = field(default_factory=list)  # devices that came without memory
@@ -99,7 +101,7 @@ class Gate:
         replies = self.ask("train", requests, strategy.expects(state), strategy.values(state), test)
         raised: list[Exception] = []
         try:
-            return strategy.merge(state, _watched(replies, raised))
+            return self.aggregation.merge(strategy, state, _watched(replies, raised), self.context)
         except (ConfigError, StoreError, MemoryError):  # of the experiment or the machine, not of a reply
             raise
         except Exception as error:
@@ -134,9 +136,11 @@ class Gate:
                 self._count(arrival.device, arrival.reply)
                 yield arrival
 
-        ratio = self.policy.max_ratio
+        # a bound made from the other replies would let one client change what the others count for
+        ratio = 0.0 if self.aggregation.private else self.policy.max_ratio
         yield from bounded(noted(), ratio, self._note) if ratio else ((a.device, a.reply) for a in noted())
-        if admitted < max(1, math.ceil(self.policy.quorum * asked - 1e-9)):  # 0.07 * 100 is a little above 7
+        fewest = max(1, math.ceil(self.policy.quorum * asked - 1e-9))  # 0.07 * 100 is a little above 7
+        if admitted < fewest and not self.aggregation.private:  # how many there were is nobody's business
             raise QuorumError(
                 f"round {self.round}: {admitted} usable replies of {asked} asked, quorum {self.policy.quorum}"
             ) from self.failure

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
@@ -238,6 +239,7 @@ class Strategy(Protocol):
     personal: ClassVar[bool]  # every device keeps a model of its own: there is no global one to evaluate
     pooled: ClassVar[bool]  # all data is brought to one place first
     ordered: ClassVar[bool]  # merging in another order gives another result (up to rounding it does not)
+    linear: ClassVar[bool]  # `merge` uses nothing of the replies but means or sums of their sections
 
     @property
     def averages(self) -> bool:
@@ -263,6 +265,52 @@ class Strategy(Protocol):
     def relay(self) -> Strategy: ...
     def report(self, state: Bundle, examples: int) -> Bundle: ...
     def adopt(self, state: Bundle, message: Bundle) -> Bundle: ...
+
+
+@dataclass(frozen=True)
+class MergeContext:
+    """What an aggregation knows beside the state and the replies."""
+
+    round: int
+    seed: int = 0
+    folder: Path = Path()  # of the run
+    clients: int = 0  # who could be asked
+    expected: int = 0  # how many of them are, on average
+
+
+class Aggregation:
+    """What stands between the gate and a strategy's merge: a robust rule, or clipping and noise.
+
+    By default nothing does, and the strategy merges the replies themselves. A frozen dataclass of settings.
+    """
+
+    private: ClassVar[bool] = False
+    """Single replies leave no trace but through the noise: no metric or count of theirs is recorded."""
+
+    def misfit(self, strategy: Strategy, topology: Topology) -> str:
+        """Why it cannot stand before this strategy; "" if it can."""
+        return ""
+
+    def check_network(self, net: nn.Module) -> None:
+        """Refuse a network that it cannot handle."""
+
+    def choose(self, ids: Sequence[str], context: MergeContext) -> list[str] | None:
+        """Who is asked in a round; None leaves it to the strategy."""
+        return None
+
+    def merge(
+        self, strategy: Strategy, state: Bundle, replies: Iterable[tuple[str, Bundle]], context: MergeContext
+    ) -> Bundle:
+        """The next state."""
+        return strategy.merge(state, replies)
+
+    def spent(self, context: MergeContext) -> dict[str, float]:
+        """What the rounds so far have cost: epsilon and delta, where there is noise."""
+        return {}
+
+    def is_spent(self, context: MergeContext) -> bool:
+        """Whether one more round would cost more than is allowed."""
+        return False
 
 
 @dataclass(frozen=True)
@@ -335,6 +383,10 @@ class Topology:
     def rounds(self, federation: Federation, state: Bundle, first: int) -> Iterator[Round]:
         """The rounds from `first` on."""
         raise NotImplementedError
+
+    def expected(self, federation: Federation) -> int:
+        """How many clients are asked in a round, on average; 0 where that is not one number."""
+        return 0
 
     def next_requests(self, federation: Federation, state: Bundle, round: int) -> Iterable[tuple[str, Bundle]] | None:
         """What devices are asked in this round if this is the state before it; None if that is not known yet."""

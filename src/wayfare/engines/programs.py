@@ -19,6 +19,7 @@ Program = Callable[[Device, Bundle], Bundle]
 
 def train(device: Device, message: Bundle) -> Bundle:
     """The client's half of a round; on the samples that the message names, if it names some."""
+    device.flips = bool(message.values.get("flip"))
     if "samples" in message:
         device.borrow(message["samples"]["train"].numpy())
     return device.strategy.client(device, message)

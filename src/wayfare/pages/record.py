@@ -254,7 +254,7 @@ def less_is_better(metric: str) -> bool:
 
 def is_count(metric: str) -> bool:
     """Whether a metric counts what was done, so that no value of it is the best."""
-    return metric.startswith("tour/")
+    return metric.startswith(("tour/", "privacy/"))
 
 
 def round_entries(folder: Path) -> list[tuple[dict[str, Any], str]]:

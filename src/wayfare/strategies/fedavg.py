@@ -29,6 +29,12 @@ class FedAvg:
     personal: ClassVar[bool] = False
     pooled: ClassVar[bool] = False
     ordered: ClassVar[bool] = False
+    linear: ClassVar[bool] = True
+
+    def __init_subclass__(cls) -> None:
+        """A subclass that merges in its own way is linear only if it says so."""
+        if {"merge", "average", "weight"} & vars(cls).keys() and "linear" not in vars(cls):
+            cls.linear = False
 
     # ---- the model
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +24,8 @@ class FedOpt(FedAvg):
     """The mean change as a direction: w <- w + step(d, m, v). By itself it is a server learning rate."""
 
     server_lr: float = 1.0
+
+    linear: ClassVar[bool] = True
 
     def step(self, d: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The first moment, the second moment and the change of the weights."""

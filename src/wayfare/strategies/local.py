@@ -17,6 +17,7 @@ class Local(FedAvg):
 
     topologies: ClassVar[frozenset[str]] = frozenset({"server"})
     personal: ClassVar[bool] = True
+    linear: ClassVar[bool] = False
 
     def send(self, state: Bundle, device: str) -> Bundle:
         return Bundle()

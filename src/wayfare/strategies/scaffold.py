@@ -24,6 +24,7 @@ class Scaffold(FedAvg):
     """FedAvg with control variates; clients should train with plain SGD."""
 
     topologies: ClassVar[frozenset[str]] = frozenset({"server", "hierarchy"})
+    linear: ClassVar[bool] = True
 
     def start(self, task: Task, net: nn.Module) -> Bundle:
         zero = zeros_like({name: p.detach() for name, p in net.named_parameters() if p.requires_grad})

@@ -25,7 +25,7 @@ class Server(Topology):
     def rounds(self, federation: Federation, state: Bundle, first: int) -> Iterator[Round]:
         strategy = federation.strategy
         for number in range(first, federation.rounds + 1):
-            gate, void, warnings = federation.gate(number), False, list[str]()
+            gate, void, warnings = federation.gate(number, self.expected(federation)), False, list[str]()
             try:
                 state = gate.merge(strategy, state, partial(self.next_requests, federation, state, number))
             except QuorumError:
@@ -40,8 +40,15 @@ class Server(Topology):
 
     def _chosen(self, federation: Federation, number: int) -> list[str]:
         everyone, rng = federation.population, rng_for(federation.seed, number, "choose")
-        chosen = federation.strategy.choose(everyone.sizes, self.per_round or len(everyone), rng)
-        return [everyone.id(place) for place in chosen]
+        expected, aggregation = self.expected(federation), federation.aggregation
+        if aggregation.private:
+            ids = [everyone.id(place) for place in range(len(everyone))]
+            if (sampled := aggregation.choose(ids, federation.context(number, expected))) is not None:
+                return sampled
+        return [everyone.id(place) for place in federation.strategy.choose(everyone.sizes, expected, rng)]
+
+    def expected(self, federation: Federation) -> int:
+        return self.per_round or len(federation.population)
 
     def check(self, clients: int) -> None:
         """Refuse what cannot be asked of this many clients."""

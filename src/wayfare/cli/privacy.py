@@ -1,0 +1,83 @@
+"""wayfare privacy: the noise that a wanted epsilon needs, and what a run has spent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from wayfare.cli.console import Json, answer, plain_table
+from wayfare.core.errors import ConfigError
+
+app = typer.Typer(no_args_is_help=True, help="Differential privacy: plan the noise, see what a run has spent.")
+_EPSILONS = (1.0, 2.0, 4.0, 8.0, 16.0)
+
+
+@app.command()
+def plan(
+    clients: Annotated[int, typer.Option(min=1, help="How many clients there are.")],
+    rounds: Annotated[int, typer.Option(min=1, help="How many rounds are run.")],
+    per_round: Annotated[int, typer.Option(min=0, help="Clients asked in a round, on average. Default: all.")] = 0,
+    epsilon: Annotated[
+        float | None, typer.Option(min=0.01, help="The epsilon that may be spent. Default: a table of several.")
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(min=1e-12, max=0.5, help="Default: 1 / clients^1.1, at most 0.00001.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Say how much noise an epsilon needs, for the table [bold][privacy][/bold] of a recipe.
+
+    Privacy is that of a client: with all of its photos or without it, what is published is almost equally likely. The
+    noise is the standard deviation over the clip. What it costs in accuracy depends on the noise in the mean, which
+    shrinks as more clients are asked.
+    """
+    from wayfare.privacy.accounting import noise_for
+
+    if per_round > clients:
+        raise ConfigError(f"--per-round {per_round} is more than --clients {clients}")
+    asked, chance = per_round or clients, min(clients**-1.1, 1e-5) if delta is None else delta
+    wanted = _EPSILONS if epsilon is None else (epsilon,)
+    plans: list[dict[str, float]] = []
+    for budget in wanted:
+        noise = noise_for(asked / clients, rounds, chance, budget)
+        plans.append({"epsilon": budget, "noise": noise, "noise_in_mean": noise / asked})
+    table = plain_table(f"{clients:,} clients, {asked:,} a round, {rounds:,} rounds, delta {chance:.1e}")
+    for name in ("epsilon", "privacy.noise", "noise in the mean, of the clip"):
+        table.add_column(name, justify="right")
+    for one in plans:
+        table.add_row(f"{one['epsilon']:g}", f"{one['noise']:.2f}", f"{one['noise_in_mean']:.4f}")
+    settings = {"clients": clients, "per_round": asked, "rounds": rounds, "delta": chance}
+    answer({**settings, "plans": plans}, json, table)
+
+
+@app.command()
+def spent(
+    run: Annotated[Path, typer.Argument(help="The folder of a run with a table [privacy].")], json: Json = False
+) -> None:
+    """Say which epsilon a run has spent so far, by its own ledger."""
+    from wayfare.experiment import Experiment
+    from wayfare.pages.record import Record
+    from wayfare.privacy.accounting import epsilon
+    from wayfare.privacy.client_level import ClientLevel
+    from wayfare.privacy.ledger import Ledger
+
+    record = Record.read(run)
+    settings = Experiment.from_toml(record.recipe).privacy
+    if not isinstance(settings, ClientLevel):
+        raise ConfigError(f"{run} has no table [privacy]: what it published is not protected by noise")
+    ledger = Ledger(run)
+    found: dict[str, Any] = {
+        "run": str(run), "epsilon": epsilon(ledger.counted(), settings.delta), "delta": settings.delta,
+        "releases": len(ledger.releases), "rounds": record.done, "budget": settings.epsilon or None,
+    }  # fmt: skip
+    budget = f" of {settings.epsilon:g}" if settings.epsilon else ", no budget"
+    line = f"epsilon {found['epsilon']:.3f}{budget} (delta {settings.delta:g}), {len(ledger.releases)} releases"
+    answer(found, json, Text(line))
+
+
+def add_to(parent: typer.Typer) -> None:
+    """Register these commands."""
+    parent.add_typer(app, name="privacy")

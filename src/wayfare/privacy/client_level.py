@@ -1,0 +1,167 @@
+"""Client-level differential privacy: DP-FedAvg (McMahan et al., 2018).
+
+Of N clients each is asked by itself with probability q = per_round / N. A client's whole change (all sections that it
+sends, as one vector) is clipped to length S, all weigh the same, and the server releases
+
+    change = (sum_k clip(change_k, S) + noise * S * N(0, I)) / (q N)
+
+The denominator is fixed, so that a client that is added or left out moves the sum by at most S. The strategy then
+merges this change as if each of q N clients had sent it.
+
+With `quantile` > 0 the clip adapts (Andrew et al., 2021): S <- S exp(-rate (b - quantile)), where b is the share of
+changes that were not clipped, noised as well. Part of the noise multiplier pays for that count.
+
+Everything else that replies say is dropped: examples, losses, steps, running statistics. The server is trusted: it sees
+single replies. What is protected is what it publishes: the model, and the run's report and summary.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from torch import nn
+
+from wayfare.core.bundle import Bundle, travelling
+from wayfare.core.errors import ConfigError
+from wayfare.core.influence import Part
+from wayfare.core.protocols import Aggregation, MergeContext, Strategy, Topology
+from wayfare.privacy.accounting import epsilon
+from wayfare.privacy.changes import Layout, copies
+from wayfare.privacy.ledger import Ledger, Release
+from wayfare.privacy.secrets import Secret
+from wayfare.strategies.fedavg import FedAvg
+
+_CLIP = "clip"  # the value of the state that holds the adaptive clip
+_RUNNING = "running_"  # how statistics of normalisation layers are called
+
+
+@dataclass(frozen=True)
+class ClientLevel(Aggregation):
+    """Clipping and Gaussian noise around any strategy that averages."""
+
+    noise: float = 1.0  # standard deviation over the clip; `wayfare privacy plan` says which one an epsilon needs
+    clip: float = 1.0  # the longest change of one client; the first one if it adapts
+    delta: float = 1e-5  # probability that epsilon does not hold; below 1 / clients
+    epsilon: float = 0.0  # the budget: the run ends before it would be exceeded; 0: none
+    quantile: float = 0.0  # if > 0: the clip adapts until this share of the changes is not clipped
+    clip_rate: float = 0.2  # how fast it adapts
+    count_noise: float = 0.0  # of the count of unclipped changes; 0: a twentieth of the clients asked
+
+    private: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for name, fits in (
+            ("noise", self.noise > 0),
+            ("clip", self.clip > 0),
+            ("delta", 0 < self.delta < 1),
+            ("epsilon", self.epsilon >= 0),
+            ("quantile", 0 <= self.quantile < 1),
+            ("clip_rate", self.clip_rate > 0),
+            ("count_noise", self.count_noise == 0 or self.count_noise > self.noise / 2),
+        ):
+            if not fits:
+                raise ConfigError(f"privacy.{name} = {getattr(self, name)} is out of range")
+
+    def misfit(self, strategy: Strategy, topology: Topology) -> str:
+        name = type(strategy).__name__
+        if type(topology).__name__ != "Server":
+            return f"needs the topology 'server'; this is {type(topology).__name__.lower()!r}"
+        if strategy.personal or strategy.pooled:
+            return f"is of no use with {name}: {'models stay' if strategy.personal else 'there is one client'}"
+        if not strategy.linear:
+            return (
+                f"cannot stand before {name}: it uses what single clients say, which would be published without noise"
+            )
+        if type(strategy).choose is not FedAvg.choose:
+            return f"cannot stand before {name}, which chooses clients by their size: sampling must be the same for all"
+        return ""
+
+    def check_network(self, net: nn.Module) -> None:
+        net.train()
+        for name, module in net.named_modules():
+            if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training and module.track_running_stats:
+                raise ConfigError(
+                    f"[privacy] {name} is a BatchNorm layer: its statistics mix the samples of a client and would be "
+                    "published without noise. Use GroupNorm, or stored statistics (model.statistics = 'stored')"
+                )
+        parameters = dict(net.named_parameters())
+        learnt = [n for n in travelling(net) if n not in parameters and not _is_running(n)]
+        if learnt:
+            raise ConfigError(
+                f"[privacy] the buffers {', '.join(learnt[:3])} are learnt from the clients' data and would be "
+                "published without noise: switch off what needs them (of places: model.whiten = 0, another pooling)"
+            )
+
+    # ---- a round
+
+    def choose(self, ids: Sequence[str], context: MergeContext) -> list[str] | None:
+        drawn = Secret(context.folder).uniform(len(ids), "sample", context.round)
+        return [id for id, number in zip(ids, drawn) if number < context.expected / len(ids)]
+
+    def merge(
+        self, strategy: Strategy, state: Bundle, replies: Iterable[tuple[str, Bundle]], context: MergeContext
+    ) -> Bundle:
+        layout = Layout(strategy.send(state, "").tensors, strategy.expects(state))
+        clip, asked = state.number(_CLIP, self.clip), context.expected
+        total, unclipped = self._clipped_sum(layout, replies, clip)
+        whole = np.concatenate([*total.values(), [unclipped]])
+        secret = Secret(context.folder)
+        tag = secret.tag("release", context.round, whole.tobytes())
+        # before anything is released
+        Ledger(context.folder).add(Release(context.round, asked / context.clients, self.noise, tag))
+        drawn = secret.normal(len(whole), "noise", context.round, whole.tobytes())
+        noised, at = dict[Part, np.ndarray](), 0
+        for part, values in total.items():
+            piece = drawn[at : at + len(values)]
+            noised[part] = (values + self._noise_of_changes(asked) * clip * piece) / asked
+            at += len(values)
+        merged = strategy.merge(state, copies(layout.reply(noised), [""] * asked))
+        if not self.quantile:
+            return merged
+        share = 0.5 + (unclipped + self._noise_of_count(asked) * float(drawn[-1])) / asked
+        clip *= math.exp(-self.clip_rate * (share - self.quantile))
+        return Bundle(merged.tensors, {**merged.values, _CLIP: clip})
+
+    def _clipped_sum(
+        self, layout: Layout, replies: Iterable[tuple[str, Bundle]], clip: float
+    ) -> tuple[dict[Part, np.ndarray], float]:
+        """The sum of the clipped changes, and how many were not clipped: half of one more or less for each reply."""
+        total = {part: np.zeros(size) for part, size in layout.sizes.items() if part[1] != "running"}
+        unclipped = 0.0
+        for _, reply in replies:
+            change = {part: layout.vector(reply, part) for part in total}
+            length = math.hypot(*(float(np.linalg.norm(values)) for values in change.values()))
+            unclipped += 0.5 if length <= clip else -0.5
+            for part, values in change.items():
+                total[part] += values * min(1.0, clip / length) if length else 0.0
+        return total, unclipped
+
+    # ---- what the two sums have of the noise: z^-2 = z_changes^-2 + (2 z_count)^-2
+
+    def _noise_of_count(self, asked: float) -> float:
+        return self.count_noise or max(asked / 20, self.noise)
+
+    def _noise_of_changes(self, asked: float) -> float:
+        if not self.quantile:
+            return self.noise
+        return float((self.noise**-2 - (2 * self._noise_of_count(asked)) ** -2) ** -0.5)
+
+    # ---- what it cost
+
+    def spent(self, context: MergeContext) -> dict[str, float]:
+        return {"epsilon": epsilon(Ledger(context.folder).counted(), self.delta), "delta": self.delta}
+
+    def is_spent(self, context: MergeContext) -> bool:
+        if not self.epsilon:
+            return False
+        after = Ledger(context.folder).counted()
+        after[context.expected / context.clients, self.noise] += 1
+        return epsilon(after, self.delta) > self.epsilon
+
+
+def _is_running(name: str) -> bool:
+    return name.rpartition(".")[2].startswith(_RUNNING)

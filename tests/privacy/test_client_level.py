@@ -1,0 +1,243 @@
+"""Client-level privacy: sampling, clipping and noise by hand; what is recorded; crashes; misfits."""
+
+from __future__ import annotations
+
+import json
+import stat
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from amount import FULL
+from faults import Watch, go, killed, outcome, tiny
+from wayfare.core.bundle import Bundle
+from wayfare.core.errors import ConfigError, StoreError
+from wayfare.core.protocols import MergeContext
+from wayfare.experiment import Evaluation, Experiment
+from wayfare.privacy.accounting import epsilon, noise_for, rounds_within
+from wayfare.privacy.client_level import ClientLevel
+from wayfare.privacy.ledger import Ledger, Release
+from wayfare.privacy.robust import CoordinateMedian
+from wayfare.privacy.secrets import FILE, Secret
+from wayfare.runner import run
+from wayfare.strategies.fedavg import FedAvg
+from wayfare.strategies.fedproto import FedProto
+from wayfare.strategies.fedvc import FedVC
+from wayfare.strategies.scaffold import Scaffold
+from wayfare.topologies.hierarchy import Hierarchy
+from wayfare.topologies.server import Server
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+QUIET = ClientLevel(noise=1e-9, clip=5.0)
+HALF = Evaluation(every=1, clients=2)
+
+
+def state(*w: float) -> Bundle:
+    return Bundle({"model": {"w": torch.tensor(w)}})
+
+
+def reply(*w: float) -> tuple[str, Bundle]:
+    return "c", Bundle({"model": {"w": torch.tensor(w)}}, {"n": 7})
+
+
+def merged(settings: ClientLevel, folder: Path, *replies: tuple[str, Bundle], expected: int = 2) -> Bundle:
+    context = MergeContext(1, 0, folder, clients=4, expected=expected)
+    return settings.merge(FedAvg(), state(1.0, 1.0), iter(replies), context)
+
+
+def test_clipping_and_the_fixed_denominator_by_hand(tmp_path: Path) -> None:
+    # changes (3, 4), of length 5, and (0, 10), cut to (0, 5); their sum (3, 9) over q N = 2
+    found = merged(QUIET, tmp_path, reply(4, 5), reply(1, 11))["model"]["w"]
+    assert found.tolist() == pytest.approx([1 + 1.5, 1 + 4.5], abs=1e-6)
+    # one client alone is still divided by two, and examples weigh nothing
+    assert merged(QUIET, tmp_path / "b", reply(4, 5))["model"]["w"].tolist() == pytest.approx([2.5, 3], abs=1e-6)
+    # an empty sample is a lawful round
+    assert merged(QUIET, tmp_path / "c")["model"]["w"].tolist() == pytest.approx([1, 1], abs=1e-6)
+
+
+def test_the_clip_adapts_by_hand(tmp_path: Path) -> None:
+    # one of two is clipped: b = 1/2; S <- 5 exp(-0.2 (0.5 - 0.9)) = 5.4164
+    adapting = ClientLevel(noise=1e-9, clip=5.0, quantile=0.9, count_noise=1e-9)
+    assert merged(adapting, tmp_path, reply(4, 5), reply(1, 11)).number("clip") == pytest.approx(5 * np.exp(0.08))
+    # what the count costs: z = 1 and a count noise of 1 leave 1 / sqrt(1 - 1/4) for the changes
+    assert ClientLevel(quantile=0.5, count_noise=1.0)._noise_of_changes(10) == pytest.approx(1.1547, abs=1e-4)
+
+
+def test_the_noise_is_as_large_as_said_and_secret(tmp_path: Path) -> None:
+    settings = ClientLevel(noise=2.0, clip=0.5)
+    big = Bundle({"model": {"w": torch.zeros(200_000)}})
+    draws = []
+    for name in ("a", "b"):
+        context = MergeContext(3, 0, tmp_path / name, clients=100, expected=10)
+        draws.append(settings.merge(FedAvg(), big, iter(()), context)["model"]["w"].numpy())
+    # 2.0 * 0.5 / 10; the standard error of a deviation over 200,000 draws is 0.16 %
+    assert draws[0].std() == pytest.approx(0.1, rel=0.01) and abs(draws[0].mean()) < 0.001
+    assert abs(np.corrcoef(*draws)[0, 1]) < 0.01, "two runs have keys of their own, whatever the seed"
+    assert stat.S_IMODE((tmp_path / "a" / FILE).stat().st_mode) == 0o600
+
+
+def test_the_same_sum_has_the_same_noise_and_another_sum_another(tmp_path: Path) -> None:
+    settings = ClientLevel(noise=1.0)
+    one, again = (merged(settings, tmp_path, reply(1.5, 1))["model"]["w"] for _ in range(2))
+    other = merged(settings, tmp_path, reply(1.25, 1))["model"]["w"]
+    assert torch.equal(one, again)
+    assert other[1] != one[1], "the same noise on two sums would give away their difference"
+    releases = Ledger(tmp_path).releases
+    assert len(releases) == 2 and {r.round for r in releases} == {1}, "another sum is another release"
+
+
+def test_sampling_is_poisson_with_the_rate(tmp_path: Path) -> None:
+    ids = [f"c{i}" for i in range(2000)]
+    drawn = [QUIET.choose(ids, MergeContext(t, 0, tmp_path, 2000, 500)) or [] for t in (1, 2, 1)]
+    assert drawn[0] == drawn[2] != drawn[1]
+    assert all(abs(len(chosen) - 500) < 5 * np.sqrt(2000 * 0.25 * 0.75) for chosen in drawn)
+    assert len(set(drawn[0]) & set(drawn[1])) == pytest.approx(125, abs=55)
+
+
+def test_sensitivity_one_client_more_moves_the_sum_by_at_most_the_clip(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for case in range(30):
+        count, clip = int(rng.integers(0, 6)), float(rng.uniform(0.1, 3))
+        replies = [
+            reply(*(1 + rng.normal(0, 10 ** rng.uniform(-3, 3), 2)).astype(np.float32).tolist())
+            for _ in range(count + 1)
+        ]
+        settings = ClientLevel(noise=1e-12, clip=clip)
+        with_, without = (
+            merged(settings, tmp_path / f"{case}-{i}", *some, expected=1)["model"]["w"].double()
+            for i, some in enumerate((replies, replies[:-1]))
+        )
+        assert float((with_ - without).norm()) <= clip * (1 + 1e-5) + 1e-5
+
+
+# ---- accounting
+
+
+def test_epsilon_of_the_library_and_of_theory() -> None:
+    from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, pld
+
+    for rate, noise, rounds in ((0.5, 1.0, 5), (0.1, 1.13, 100), (0.01, 0.8, 1000)):
+        accountant = pld.PLDAccountant()
+        accountant.compose(PoissonSampledDpEvent(rate, GaussianDpEvent(noise)), rounds)
+        expected = accountant.get_epsilon(1e-5)
+        assert expected * (1 - 1e-6) <= epsilon({(rate, noise): rounds}, 1e-5) <= 1.001 * expected
+    # one Gaussian release, no sampling, s = 1: delta = Phi(1/2 - e) - exp(e) Phi(-1/2 - e) is 1e-5 at e = 4.3768
+    assert epsilon({(1.0, 1.0): 1}, 1e-5) == pytest.approx(4.3768, abs=0.01)
+    assert epsilon({}, 1e-5) == 0
+    assert epsilon({(1.0, 1.0): 4}, 1e-5) == pytest.approx(epsilon({(1.0, 0.5): 1}, 1e-5), rel=1e-3)
+
+
+def test_the_plan_is_the_least_noise_within_the_budget() -> None:
+    noise = noise_for(0.1, 100, 1e-5, 4.0)
+    assert epsilon({(0.1, noise): 100}, 1e-5) <= 4 < epsilon({(0.1, noise / 1.02): 100}, 1e-5)
+    assert rounds_within(0.1, noise, 1e-5, 4.0, 1000) in range(100, 105)
+    with pytest.raises(ConfigError, match="cannot be reached"):
+        noise_for(1.0, 10**4, 1e-5, 0.01)
+
+
+# ---- whole runs
+
+
+def private(strategy: Any = None, **rest: Any) -> Experiment:
+    made = {"privacy": ClientLevel(noise=1.0, epsilon=0.0), "evaluation": HALF, "rounds": 2, **rest}
+    topology = made.pop("topology", Server())
+    return replace(tiny(strategy or FedAvg(), clients=6, **made), topology=topology)
+
+
+def test_nothing_of_single_clients_is_recorded(tmp_path: Path) -> None:
+    summary = run(private(topology=Server(3)), tmp_path / "r", "local")
+    lines = [json.loads(line) for line in (tmp_path / "r" / "rounds.jsonl").read_text().splitlines()]
+    for line in lines:
+        assert line["clients"] == [] and line["examples"] == 0 and line["per_client"] == {}
+        assert not any(name.startswith(("train/", "clients/")) for name in line["metrics"])
+    assert len({line["bytes_up"] for line in lines[1:]}) == 1, "bytes of three clients, however many there were"
+    assert lines[-1]["metrics"]["privacy/epsilon"] == summary["privacy"]["epsilon"] > 0
+    assert summary["privacy"]["epsilon"] == pytest.approx(epsilon({(0.5, 1.0): 2}, 1e-5))
+
+
+def test_the_budget_ends_a_run(tmp_path: Path) -> None:
+    two = epsilon({(1.0, 1.0): 2}, 1e-5)
+    summary = run(private(rounds=9, privacy=ClientLevel(epsilon=two + 0.01)), tmp_path / "r", "local")
+    assert summary["rounds"] == 2 and summary["privacy"]["epsilon"] <= two + 0.01
+    assert any("the privacy budget was spent after round 2 of 9" in text for text in summary["warnings"])
+
+
+@pytest.mark.parametrize("strategy", [FedAvg(), Scaffold()], ids=lambda s: type(s).__name__)
+def test_one_hash_on_every_engine(strategy: FedAvg, tmp_path: Path, pool: Any) -> None:
+    sha = []
+    for name, engine in (("local", "local"), ("pool", pool)):
+        Secret(tmp_path / "local")
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / FILE).write_bytes((tmp_path / "local" / FILE).read_bytes())
+        sha.append(run(private(strategy), tmp_path / name, engine)["model_sha256"])
+    assert sha[0] == sha[1]
+
+
+def test_killed_at_every_file_operation_epsilon_is_never_too_small(tmp_path: Path) -> None:
+    """The same model after each crash; and the ledger knows every round whose model anybody could have seen."""
+    experiment = private(evaluation=Evaluation(every=0), rounds=1)
+    key = bytes(range(32))
+
+    def folder(name: str) -> Path:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / FILE).write_bytes(key)
+        return tmp_path / name
+
+    whole = folder("whole")
+    with Watch(whole) as watch:
+        go(experiment, whole)
+    expected, crashes = outcome(whole), 0
+    for at in range(0, len(watch.calls), 1 if FULL else 3):
+        place = folder(str(at))
+        was_killed, _ = killed(place, lambda hear, place=place: go(experiment, place, listen=hear), at, False)
+        crashes += was_killed
+        lines = (place / "rounds.jsonl").read_text().splitlines() if (place / "rounds.jsonl").exists() else []
+        checkpoints = len(list(place.glob("checkpoints/000001*")))
+        assert len(Ledger(place).releases) >= max(len(lines) - 1, checkpoints), "released, and not written down"
+        go(experiment, place)
+        assert outcome(place) == expected and len(Ledger(place).releases) == 1
+    assert crashes > len(watch.calls) // 4
+
+
+# ---- what does not fit
+
+
+def test_misfits_are_refused_with_the_reason() -> None:
+    for settings, reason in (
+        ({"strategy": FedProto()}, "is of no use with FedProto: models stay"),
+        ({"strategy": FedVC()}, "chooses clients by their size"),
+        ({"robust": CoordinateMedian()}, "do not go together"),
+        ({"evaluation": Evaluation(validation_clients=1)}, "published without noise"),
+        ({"topology": Hierarchy(2)}, "needs the topology 'server'"),
+    ):
+        strategy = settings.pop("strategy", FedAvg())
+        with pytest.raises(ConfigError, match=reason):
+            private(strategy, **settings)
+    for setting in ({"noise": 0.0}, {"clip": -1.0}, {"delta": 0.0}, {"quantile": 0.5, "count_noise": 0.4}):
+        with pytest.raises(ConfigError, match="is out of range"):
+            ClientLevel(**setting)
+
+
+def test_networks_whose_buffers_are_learnt_are_refused() -> None:
+    with pytest.raises(ConfigError, match="is a BatchNorm layer"):
+        QUIET.check_network(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)))
+    QUIET.check_network(nn.Sequential(nn.Linear(2, 2), nn.GroupNorm(1, 2)))
+    whitening = nn.Linear(2, 2)
+    whitening.register_buffer("moments", torch.zeros(2))
+    with pytest.raises(ConfigError, match="the buffers moments are learnt from the clients' data"):
+        QUIET.check_network(whitening)
+
+
+def test_a_damaged_ledger_or_key_is_an_error(tmp_path: Path) -> None:
+    Ledger(tmp_path).add(Release(1, 0.5, 1.0, "x"))
+    (tmp_path / "privacy.json").write_text("[{]")
+    with pytest.raises(StoreError, match="how much privacy is spent"):
+        Ledger(tmp_path)
+    (tmp_path / FILE).write_bytes(b"short")
+    with pytest.raises(StoreError, match="5 bytes instead of 32"):
+        Secret(tmp_path)
