@@ -20,8 +20,8 @@ from wayfare.core.errors import ConfigError, unknown
 from wayfare.core.exchange import Exchange
 from wayfare.core.memory import Memories
 from wayfare.core.protocols import (
-    Aggregation,
     Evaluation,
+    MergeRule,
     Partition,
     Policy,
     Population,
@@ -59,8 +59,8 @@ class Experiment:
     name: str = ""
     device: str = "auto"
     exchange: Exchange | None = None  # the policy of devices that meet: for the topology "encounters"
-    privacy: Aggregation | None = None  # differential privacy
-    robust: Aggregation | None = None  # what replaces the mean where devices may lie
+    privacy: MergeRule | None = None  # differential privacy
+    robust: MergeRule | None = None  # what replaces the mean where devices may lie
     attack: Attack | None = None  # devices that do lie, to try the others against
 
     def __post_init__(self) -> None:
@@ -184,9 +184,9 @@ class Experiment:
         return Clients(split, self.evaluation, self.seed, self.strategy.pooled, self.topology.meets)
 
     @property
-    def aggregation(self) -> Aggregation:
+    def aggregation(self) -> MergeRule:
         """What stands between the gate and the strategy's merge."""
-        return self.privacy or self.robust or Aggregation()
+        return self.privacy or self.robust or MergeRule()
 
     @property
     def where(self) -> str:

@@ -214,11 +214,12 @@ def test_misfits_are_refused_with_the_reason() -> None:
         ({"robust": CoordinateMedian()}, "do not go together"),
         ({"evaluation": Evaluation(validation_clients=1)}, "published without noise"),
         ({"topology": Hierarchy(2)}, "needs the topology 'server'"),
+        ({"privacy": ClientLevel(quantile=0.5, count_noise=0.4)}, "needs count_noise above half of noise, 0.5"),
     ):
         strategy = settings.pop("strategy", FedAvg())
         with pytest.raises(ConfigError, match=reason):
             private(strategy, **settings)
-    for setting in ({"noise": 0.0}, {"clip": -1.0}, {"delta": 0.0}, {"quantile": 0.5, "count_noise": 0.4}):
+    for setting in ({"noise": 0.0}, {"clip": -1.0}, {"delta": 0.0}):
         with pytest.raises(ConfigError, match="is out of range"):
             ClientLevel(**setting)
 

@@ -12,7 +12,7 @@ from wayfare.core.bundle import Bundle
 from wayfare.core.errors import ConfigError
 from wayfare.core.protocols import MergeContext, Policy
 from wayfare.privacy import changes
-from wayfare.privacy.changes import Rows
+from wayfare.privacy.changes import ChangeRows
 from wayfare.privacy.robust import (
     CentredClipping,
     CoordinateMedian,
@@ -34,7 +34,7 @@ RULES = [CoordinateMedian(), TrimmedMean(), GeometricMedian(), Krum(), Krum(sele
 
 
 def aggregated(rule: RobustRule, rows: list[list[float]]) -> list[float]:
-    with Rows(len(rows[0])) as kept:
+    with ChangeRows(len(rows[0])) as kept:
         for row in rows:
             kept.add(np.array(row))
         return [float(value) for value in rule.aggregate(kept, MergeContext(1))]

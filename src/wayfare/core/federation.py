@@ -13,10 +13,10 @@ from wayfare.core.bundle import Bundle
 from wayfare.core.exchange import Exchange
 from wayfare.core.gate import Gate
 from wayfare.core.protocols import (
-    Aggregation,
     Client,
     Engine,
     MergeContext,
+    MergeRule,
     Policy,
     Population,
     Progress,
@@ -53,7 +53,7 @@ class Federation:
     rounds: int
     size_of: Callable[[str], int]
     on_reply: Callable[[str], None] = lambda device: None  # called for every admitted reply
-    aggregation: Aggregation = Aggregation()  # between the gate and the strategy's merge
+    aggregation: MergeRule = MergeRule()  # between the gate and the strategy's merge
     # for a topology in which devices have models of their own
     task: Task | None = None
     client: Callable[[str], Client] | None = None  # what a device holds

@@ -23,7 +23,7 @@ import torch
 from wayfare.core.bundle import Bundle, Weights
 from wayfare.core.errors import ConfigError, DeviceError, MergeError, QuorumError, StoreError
 from wayfare.core.influence import COUNTS, Arrival, Lengths, Part, bounded, norm, part_of, start_of
-from wayfare.core.protocols import Aggregation, Engine, Failure, MergeContext, Policy, Strategy
+from wayfare.core.protocols import Engine, Failure, MergeContext, MergeRule, Policy, Strategy
 from wayfare.core.text import printable
 from wayfare.core.values import LOSS, MOST_METRICS, Flag, Kind, Number, fault_of, shown
 
@@ -59,7 +59,7 @@ class Gate:
     round: int
     size_of: Callable[[str], int] = lambda device: 0  # how many samples a device holds
     on_reply: Callable[[str], None] = lambda device: None  # called for every admitted reply
-    aggregation: Aggregation = Aggregation()
+    aggregation: MergeRule = MergeRule()
     context: MergeContext = MergeContext(0)
     clients: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)  # devices that now remember something

@@ -278,7 +278,7 @@ class MergeContext:
     expected: int = 0  # how many of them are, on average
 
 
-class Aggregation:
+class MergeRule:
     """What stands between the gate and a strategy's merge: a robust rule, or clipping and noise.
 
     By default nothing does, and the strategy merges the replies themselves. A frozen dataclass of settings.

@@ -79,7 +79,7 @@ def _origin(sent: Mapping[str, Weights], reply: Bundle, section: str, name: str)
     return 0.0 if start is None else _flat(start[name])
 
 
-class Rows:
+class ChangeRows:
     """The changes of one part, a row for each reply."""
 
     def __init__(self, columns: int) -> None:

@@ -28,7 +28,7 @@ from torch import nn
 from wayfare.core.bundle import Bundle, travelling
 from wayfare.core.errors import ConfigError
 from wayfare.core.influence import Part
-from wayfare.core.protocols import Aggregation, MergeContext, Strategy, Topology
+from wayfare.core.protocols import MergeContext, MergeRule, Strategy, Topology
 from wayfare.privacy.accounting import epsilon
 from wayfare.privacy.changes import Layout, copies
 from wayfare.privacy.ledger import Ledger, Release
@@ -40,7 +40,7 @@ _RUNNING = "running_"  # how statistics of normalisation layers are called
 
 
 @dataclass(frozen=True)
-class ClientLevel(Aggregation):
+class ClientLevel(MergeRule):
     """Clipping and Gaussian noise around any strategy that averages."""
 
     noise: float = 1.0  # standard deviation over the clip; `wayfare privacy plan` says which one an epsilon needs
@@ -61,13 +61,15 @@ class ClientLevel(Aggregation):
             ("epsilon", self.epsilon >= 0),
             ("quantile", 0 <= self.quantile < 1),
             ("clip_rate", self.clip_rate > 0),
-            ("count_noise", self.count_noise == 0 or self.count_noise > self.noise / 2),
+            ("count_noise", self.count_noise >= 0),
         ):
             if not fits:
                 raise ConfigError(f"privacy.{name} = {getattr(self, name)} is out of range")
 
     def misfit(self, strategy: Strategy, topology: Topology) -> str:
         name = type(strategy).__name__
+        if self.quantile and 0 < self.count_noise <= self.noise / 2:
+            return f"needs count_noise above half of noise, {self.noise / 2:g}: the count alone would cost more"
         if type(topology).__name__ != "Server":
             return f"needs the topology 'server'; this is {type(topology).__name__.lower()!r}"
         if strategy.personal or strategy.pooled:

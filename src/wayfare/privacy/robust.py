@@ -21,13 +21,13 @@ import numpy as np
 
 from wayfare.core.bundle import Bundle
 from wayfare.core.errors import ConfigError
-from wayfare.core.protocols import Aggregation, MergeContext, Strategy, Topology
+from wayfare.core.protocols import MergeContext, MergeRule, Strategy, Topology
 from wayfare.core.seeds import rng_for
-from wayfare.privacy.changes import Layout, Rows, copies
+from wayfare.privacy.changes import ChangeRows, Layout, copies
 
 
 @dataclass(frozen=True)
-class RobustRule(Aggregation):
+class RobustRule(MergeRule):
     """One change of many."""
 
     share: float = 0.2  # of a round's replies that may be wrong
@@ -52,7 +52,7 @@ class RobustRule(Aggregation):
         layout = Layout(strategy.send(state, "").tensors, strategy.expects(state))
         devices: list[str] = []
         with ExitStack() as stack:
-            rows = {part: stack.enter_context(Rows(size)) for part, size in layout.sizes.items()}
+            rows = {part: stack.enter_context(ChangeRows(size)) for part, size in layout.sizes.items()}
             for device, reply in replies:
                 devices.append(device)
                 for part, kept in rows.items():
@@ -60,7 +60,7 @@ class RobustRule(Aggregation):
             change = {part: self.aggregate(kept, context) for part, kept in rows.items()}
         return strategy.merge(state, copies(layout.reply(change), devices))
 
-    def aggregate(self, rows: Rows, context: MergeContext) -> np.ndarray:
+    def aggregate(self, rows: ChangeRows, context: MergeContext) -> np.ndarray:
         """The one change that stands for these."""
         if not rows.columns:
             return np.empty(0)
@@ -69,11 +69,11 @@ class RobustRule(Aggregation):
         wrong = min(wrong, (len(mixing) - 1) // 2)
         return self.combined(rows, mixing, wrong)
 
-    def combined(self, rows: Rows, mixing: np.ndarray, wrong: int) -> np.ndarray:
+    def combined(self, rows: ChangeRows, mixing: np.ndarray, wrong: int) -> np.ndarray:
         """The rule itself, on the rows that `mixing` makes of these."""
         raise NotImplementedError
 
-    def _mixing(self, rows: Rows, wrong: int, context: MergeContext) -> np.ndarray:
+    def _mixing(self, rows: ChangeRows, wrong: int, context: MergeContext) -> np.ndarray:
         count = rows.count
         if self.mix == "nearest" and wrong:
             return nearest_mixing(rows.gram(), wrong)
@@ -87,7 +87,7 @@ class RobustRule(Aggregation):
 class ByColumn(RobustRule):
     """A rule for each number by itself."""
 
-    def combined(self, rows: Rows, mixing: np.ndarray, wrong: int) -> np.ndarray:
+    def combined(self, rows: ChangeRows, mixing: np.ndarray, wrong: int) -> np.ndarray:
         result = np.empty(rows.columns)
         for columns, block in rows.blocks():
             result[columns] = self.columnwise(block if self.mix == "none" else mixing @ block, wrong)
@@ -102,7 +102,7 @@ class ByColumn(RobustRule):
 class ByDistance(RobustRule):
     """A rule that needs only the distances between changes."""
 
-    def combined(self, rows: Rows, mixing: np.ndarray, wrong: int) -> np.ndarray:
+    def combined(self, rows: ChangeRows, mixing: np.ndarray, wrong: int) -> np.ndarray:
         weights = mixing.T @ self.weights(mixing @ rows.gram() @ mixing.T, wrong)
         result = np.empty(rows.columns)
         for columns, block in rows.blocks():
