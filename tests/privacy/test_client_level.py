@@ -214,7 +214,6 @@ def test_misfits_are_refused_with_the_reason() -> None:
         ({"robust": CoordinateMedian()}, "do not go together"),
         ({"evaluation": Evaluation(validation_clients=1)}, "published without noise"),
         ({"topology": Hierarchy(2)}, "needs the topology 'server'"),
-        ({"privacy": ClientLevel(quantile=0.5, count_noise=0.4)}, "needs count_noise above half of noise, 0.5"),
     ):
         strategy = settings.pop("strategy", FedAvg())
         with pytest.raises(ConfigError, match=reason):

@@ -49,7 +49,7 @@ class ClientLevel(MergeRule):
     epsilon: float = 0.0  # the budget: the run ends before it would be exceeded; 0: none
     quantile: float = 0.0  # if > 0: the clip adapts until this share of the changes is not clipped
     clip_rate: float = 0.2  # how fast it adapts
-    count_noise: float = 0.0  # of the count of unclipped changes; 0: a twentieth of the clients asked
+    count_noise: float = 0.0  # of the count of unclipped changes, at least noise; 0: a twentieth of the clients asked
 
     private: ClassVar[bool] = True
 
@@ -68,8 +68,6 @@ class ClientLevel(MergeRule):
 
     def misfit(self, strategy: Strategy, topology: Topology) -> str:
         name = type(strategy).__name__
-        if self.quantile and 0 < self.count_noise <= self.noise / 2:
-            return f"needs count_noise above half of noise, {self.noise / 2:g}: the count alone would cost more"
         if type(topology).__name__ != "Server":
             return f"needs the topology 'server'; this is {type(topology).__name__.lower()!r}"
         if strategy.personal or strategy.pooled:
@@ -145,7 +143,7 @@ class ClientLevel(MergeRule):
     # ---- what the two sums have of the noise: z^-2 = z_changes^-2 + (2 z_count)^-2
 
     def _noise_of_count(self, asked: float) -> float:
-        return self.count_noise or max(asked / 20, self.noise)
+        return max(self.count_noise or asked / 20, self.noise)
 
     def _noise_of_changes(self, asked: float) -> float:
         if not self.quantile:
