@@ -1,6 +1,6 @@
 """Do the tests notice a fault? Small faults are put into four modules, one at a time, and the module's tests are run.
 
-    python benchmarks/mutations.py [--quick] [--json] [--only MODULE] [--sample N] [--seed S]
+    python benchmarks/mutations.py [--quick] [--json] [--only MODULE] [--part K/N] [--sample N] [--seed S]
 
 A fault (mutant) is one change of the syntax tree: another comparison, a boundary, a sign, `and` for `or`, a condition
 turned round, a constant plus or minus one, `return None`, a statement left out. Texts and annotations stay as they are.
@@ -261,11 +261,14 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help=f"only {QUICK} mutants of all modules")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--only", choices=list(TESTS), help="one module")
+    parser.add_argument("--part", default="1/1", help="K/N: the K-th of N equal parts of the mutants, in order")
     parser.add_argument("--sample", type=int, default=0, help="so many mutants of all that there are")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     _load_libraries()
     chosen = [mutant for module in TESTS if given.only in (None, module) for mutant in mutants(module)]
+    part, parts = map(int, given.part.split("/"))
+    chosen = chosen[len(chosen) * (part - 1) // parts : len(chosen) * part // parts]
     total, sample = len(chosen), given.sample or (QUICK if given.quick else 0)
     if sample:
         chosen = random.Random(given.seed).sample(chosen, min(sample, total))
