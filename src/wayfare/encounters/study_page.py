@@ -72,9 +72,7 @@ def _table(table: np.ndarray) -> Figure:
     trace: dict[str, Any] = {"type": "heatmap", "x": axis, "y": axis, "z": table.T.tolist(), **_map_scale(table)}
     trace |= {"colorbar": _bar(), "hovertemplate": "own %{x:.2f}, peer %{y:.2f}: %{z:+.3f}<extra></extra>"}
     words = f"Predicted change for both accuracies from 0 to 1: between {table.min():+.3f} and {table.max():+.3f}."
-    return _figure(
-        "study-table", "Predicted change", words, traces=[trace], across="own accuracy", up="peer accuracy"
-    )
+    return _figure("study-table", "Predicted change", words, traces=[trace], across="own accuracy", up="peer accuracy")
 
 
 def _unseen(truth: np.ndarray, predicted: np.ndarray) -> Figure:
