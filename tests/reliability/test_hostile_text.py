@@ -52,7 +52,7 @@ from wayfare.pages.dataset_parts import Picture
 from wayfare.pages.record import Record
 from wayfare.pages.tables import run_table, runs_table
 from wayfare.places.calibration import Curve
-from wayfare.places.evaluation import Ground, IndexEvaluation
+from wayfare.places.evaluation import Coverage, IndexEvaluation
 from wayfare.places.evaluation_page import evaluation_page
 from wayfare.places.page import LocatePage, PhotoAnswer, PlaceShown, PlaceSketch
 from wayfare.places.page import page_of as locate_page
@@ -191,7 +191,7 @@ def a_locate_page(text: str, pages: int = 0) -> str:
 def an_evaluation_page(text: str) -> str:
     one = np.ones(1)
     found = IndexEvaluation(
-        Ground(9, 1, area_m2=1e4, seen_m2=1e3, kilometres=0.25), radius=25.0, photos=4, known=3, left_out=1,
+        Coverage(9, 1, area_m2=1e4, seen_m2=1e3, kilometres=0.25), radius=25.0, photos=4, known=3, left_out=1,
         skipped=[Skipped(text, text)], metrics={"R@1": 0.5, "median_error_m": 2.0}, curve=Curve(*[one] * 9),
         bins=[(0.5, 0.5, 1.0, 4)], figures={"ece": 0.1, "auc": 0.9, "brier": 0.1, "brier_constant": 0.2},
         threshold=0.5, expected_strangers=0.25, doubts=(text,),
