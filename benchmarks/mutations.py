@@ -69,6 +69,8 @@ EQUIVALENT = {
     "core/gate : Test = Callable[[str, Bundle], None] -> pass": "a name in annotations, which nobody evaluates",
     "core/gate Gate._admitted: raise failures[0] from None -> raise failures[-1] from None": "the first one is raised "
     "at once, so there is one",
+    "core/store _is_foreign: return False -> return None": "it is only asked whether it is true",
+    "core/store _is_round: return False -> return None": "it is only asked whether it is true",
     "core/store : Warn = Callable[[str], None] -> pass": "a name in annotations, which nobody evaluates",
     "core/gate _MergeFault.__init__: super().__init__(str(error)) -> pass": "it is always caught, and never shown",
     "core/gate _check_norm: if start is not None and length > bound: "
