@@ -1,6 +1,6 @@
 """Do the tests notice a fault? Small faults are put into four modules, one at a time, and the module's tests are run.
 
-    python benchmarks/mutations.py [--quick] [--json] [--only MODULE] [--sample N] [--seed S]
+    python benchmarks/mutations.py [--quick] [--json] [--only MODULE] [--part K/N] [--sample N] [--seed S]
 
 A fault (mutant) is one change of the syntax tree: another comparison, a boundary, a sign, `and` for `or`, a condition
 turned round, a constant plus or minus one, `return None`, a statement left out. Texts and annotations stay as they are.
@@ -69,6 +69,8 @@ EQUIVALENT = {
     "core/gate : Test = Callable[[str, Bundle], None] -> pass": "a name in annotations, which nobody evaluates",
     "core/gate Gate._admitted: raise failures[0] from None -> raise failures[-1] from None": "the first one is raised "
     "at once, so there is one",
+    "core/store _is_foreign: return False -> return None": "it is only asked whether it is true",
+    "core/store _is_round: return False -> return None": "it is only asked whether it is true",
     "core/store : Warn = Callable[[str], None] -> pass": "a name in annotations, which nobody evaluates",
     "core/gate _MergeFault.__init__: super().__init__(str(error)) -> pass": "it is always caught, and never shown",
     "core/gate _check_norm: if start is not None and length > bound: "
@@ -261,11 +263,14 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help=f"only {QUICK} mutants of all modules")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--only", choices=list(TESTS), help="one module")
+    parser.add_argument("--part", default="1/1", help="K/N: the K-th of N equal parts of the mutants, in order")
     parser.add_argument("--sample", type=int, default=0, help="so many mutants of all that there are")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     _load_libraries()
     chosen = [mutant for module in TESTS if given.only in (None, module) for mutant in mutants(module)]
+    part, parts = map(int, given.part.split("/"))
+    chosen = chosen[len(chosen) * (part - 1) // parts : len(chosen) * part // parts]
     total, sample = len(chosen), given.sample or (QUICK if given.quick else 0)
     if sample:
         chosen = random.Random(given.seed).sample(chosen, min(sample, total))

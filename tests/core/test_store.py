@@ -217,6 +217,22 @@ def test_a_lost_memory_costs_one_round(tmp_path: Path) -> None:
     assert len(warnings) == 1 and warnings[0].endswith("c1@3 is missing: going back one round")
 
 
+def test_two_lost_memories_of_a_round_are_one_step_back(tmp_path: Path) -> None:
+    remembered(tmp_path)
+    lose(tmp_path, "c1@3", "c2@3")
+    last, warnings, _ = found(tmp_path)
+    assert last == 2 and len(warnings) == 1 and "c1@3" in warnings[0]
+
+
+def test_a_copy_of_a_checkpoint_is_left_alone(tmp_path: Path) -> None:
+    """Programs that synchronise folders make them."""
+    committed(tmp_path, 2)
+    copy = tmp_path / "checkpoints" / "000001 (1).safetensors"
+    copy.write_bytes((tmp_path / "checkpoints" / "000001.safetensors").read_bytes())
+    assert found(tmp_path)[:2] == (1, [])
+    assert copy.exists()
+
+
 def test_a_memory_that_no_kept_round_is_without_ends_the_run(tmp_path: Path) -> None:
     remembered(tmp_path)
     lose(tmp_path, "c1@3", "c1@2")
@@ -259,6 +275,7 @@ def test_memories_that_no_round_knows(tmp_path: Path) -> None:
     assert newest(strict=True) == (2, [])
     store.memories.save("c3", 2, Bundle())
     assert newest(strict=False) == (2, [])
+    assert found(tmp_path)[:2] == (2, [])  # which is the default
     last, warnings = newest(strict=True)
     assert last == 1 and len(warnings) == 1 and "c3@2 is none of the memories that round 2 left" in warnings[0]
 

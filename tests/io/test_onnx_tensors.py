@@ -58,12 +58,10 @@ def test_a_file_becomes_safetensors_behind_the_fence(tmp_path: Path) -> None:
     assert facts["tensors"] == 5
     found = load_file(tmp_path / "net.safetensors")
     assert torch.equal(found["blocks.0.attn.qkv.weight"], torch.from_numpy(MATRIX.T.copy()))
-    (tmp_path / "net.onnx").write_bytes(GOOD[:-1])
-    with pytest.raises(DataError, match=r"net.onnx: not an ONNX file, or a truncated one"):
-        import_weights(tmp_path / "net.onnx", tmp_path / "net.safetensors")
 
 
 @pytest.mark.parametrize(("data", "expected"), [
+    (GOOD[:-1], "not an ONNX file, or a truncated one"),
     (b"", "one graph; found 0"),
     (field(7, 3), "not an ONNX file"),
     (b"\x3b", "not an ONNX file"),  # a group, which ONNX has none of

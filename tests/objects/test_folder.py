@@ -215,13 +215,13 @@ def _load_and_tell(root: Path, queue: multiprocessing.Queue[list[int]]) -> None:
 def test_processes_that_come_at_once_get_the_same(photos: Path) -> None:
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
-    workers = [context.Process(target=_load_and_tell, args=(photos, queue)) for _ in range(3)]
+    workers = [context.Process(target=_load_and_tell, args=(photos, queue)) for _ in range(2)]
     for worker in workers:
         worker.start()
     found = [queue.get(timeout=60) for _ in workers]
     for worker in workers:
         worker.join()
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1]
 
 
 def test_a_cache_that_cannot_be_written_says_what_to_do(

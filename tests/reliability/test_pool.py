@@ -211,7 +211,7 @@ def test_stopped(pool, expected, tmp_path, monkeypatch):
     """It is killed at the deadline and its device counts as late; the round goes on, and the pool as well."""
     monkeypatch.setattr(call_module, "GRACE", 0.2)
     go(tiny(FedAvg(), rounds=1), tmp_path / "warm", pool)  # the deadline is for workers that are ready
-    before, deadline = pool.replaced, 5.0
+    before, deadline = pool.replaced, 3.0
     experiment = tiny(Stops(devices=("c3",)), rounds=1, policy=Policy(deadline=deadline))
     began = time.monotonic()
     go(experiment, tmp_path / "run", pool)
@@ -403,11 +403,6 @@ def script(folder, devices, seconds):
     return {"args": [sys.executable, "script.py"], "cwd": folder, "env": environment}
 
 
-def test_script_without_a_main_guard(expected, tmp_path):
-    done = subprocess.run(**script(tmp_path, ("c1",), 0.1), capture_output=True, text=True, timeout=250)
-    assert (done.returncode, done.stdout.strip()) == (0, expected), done.stderr
-
-
 AS_THE_COMMAND_LINE = """
 import json, os, sys
 from pathlib import Path
@@ -418,10 +413,15 @@ with open_engine("pool", 2) as pool:
     from faults import go, tiny
     from wayfare.strategies.fedavg import FedAvg
 
+    from faults import Dawdles
+    from wayfare import run
+
     model = go(tiny(FedAvg()), Path("first"), pool)["model_sha256"]
+    again = run(tiny(Dawdles(devices=("c1",), seconds=0.1)), "again", "pool", 2)["model_sha256"]  # a second pool
     process = Path(f"/proc/{pool.processes.workers[0].process.pid}")
     print(json.dumps({
-        "model": model, "held": held.name in {Path(os.readlink(file)).name for file in (process / "fd").iterdir()},
+        "model": model, "again": again,
+        "held": held.name in {Path(os.readlink(file)).name for file in (process / "fd").iterdir()},
         "threads": len(list((process / "task").iterdir())),
         "own": os.environ.get("OMP_NUM_THREADS"), "main": sys.modules["__main__"].__file__.endswith("script.py"),
     }))
@@ -429,8 +429,8 @@ with open_engine("pool", 2) as pool:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux: what a process has open is read in /proc")
-def test_workers_inherit_nothing_that_is_open(expected, tmp_path):
-    """Nor is anything changed in the process that starts them: its environment, its main module."""
+def test_a_script_without_a_main_guard(expected, tmp_path):
+    """Workers inherit nothing that is open, nor is the process changed that starts them: environment, main module."""
     (tmp_path / "script.py").write_text(AS_THE_COMMAND_LINE)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     environment.pop("OMP_NUM_THREADS", None)
@@ -439,7 +439,7 @@ def test_workers_inherit_nothing_that_is_open(expected, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    assert told == {"model": expected, "held": False, "threads": 2, "own": None, "main": True}
+    assert told == {"model": expected, "again": expected, "held": False, "threads": 2, "own": None, "main": True}
 
 
 def test_a_dead_fork_server_is_started_again(pool, expected, tmp_path):

@@ -1,4 +1,4 @@
-"""The figures of a tour: how good the models were, what it cost, who met, and who learnt from whom."""
+"""The figures of a tour: accuracy of the models, cost, contacts, and who learnt from whom."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from wayfare.encounters.record import Exchanges, TourRecord
 from wayfare.pages.figures import Figure, Key, axis_title, decimal_unit, label, plain_layout
 from wayfare.pages.tables import number
 
-BEFORE, AFTER = Key("before", "before the tour", "@c9"), Key("after", "after it", "@c3")
-PROBE, TEST = Key("probe", "as devices know it (probe)", "@c1"), Key("test", "judged on the test set", "@c2")
-SENT, TAKEN = Key("sent", "sent", "@c2"), Key("taken", "taken", "@c1")
+BEFORE, AFTER = Key("before", "before the tour", "@c9"), Key("after", "after the tour", "@c3")
+PROBE, TEST = Key("probe", "on the devices' own probe", "@c1"), Key("test", "on the test set", "@c2")
+SENT, TAKEN = Key("sent", "sent", "@c2"), Key("taken", "received", "@c1")
 CONTACTS, MET = Key("contacts", "in reach", "@c7"), Key("met", "met", "@c4")
 KEPT, LEFT = Key("kept", "adopted", "@c1"), Key("left", "not adopted", "@c9")
 CUT = Key("cut", "contact too short", "@c8")
 GOOD, BAD, UNUSED = Key("good", "gain", "@c3"), Key("bad", "harm", "@c8"), Key("unused", "not adopted", "@c9")
 OVER = (("time", "time"), ("exchanges", "exchanges"), ("bytes", "bytes"), ("joules", "energy"))
-GROUPS = 10  # of devices alike in accuracy
-MOST_NAMED = 24  # givers and takers that are told apart
-_BIN = 0.05  # as wide as the bars of the paper's Fig. 4 and 5
+GROUPS = 10  # of devices with similar accuracy
+MOST_NAMED = 24  # senders and receivers shown by name
+_BIN = 0.05  # width of the bars in the paper's Fig. 4 and 5
 _MOST_POINTS = 2500
 _CURVE_POINTS = 400
 _DAY_BINS = 180
 
 
 def distribution_figure(name: str, measure: str, before: np.ndarray | None, after: np.ndarray | None) -> Figure | None:
-    """How many devices have which accuracy, before and after (the paper's Fig. 4 and 5)."""
+    """A histogram of the devices' accuracies before and after (the paper's Fig. 4 and 5)."""
     known = [(key, v[~np.isnan(v)]) for key, v in ((BEFORE, before), (AFTER, after)) if v is not None]
     known = [(key, values) for key, values in known if len(values)]
     if not known:
@@ -59,7 +59,7 @@ def distribution_figure(name: str, measure: str, before: np.ndarray | None, afte
 
 
 def progress_figure(tour: TourRecord, measure: str = "accuracy") -> Figure | None:
-    """The mean accuracy against time, exchanges, bytes and energy; a device in the mean."""
+    """The mean accuracy against time, exchanges, bytes and energy, the last three per device."""
     judged = [one for one in tour.judged if one.of(measure) is not None]
     if not judged:
         return None
@@ -95,7 +95,7 @@ def progress_figure(tour: TourRecord, measure: str = "accuracy") -> Figure | Non
 
 
 class _Axes:
-    """What has been done and spent by the end of a slot, a device in the mean."""
+    """Exchanges, bytes and energy per device up to the end of a slot."""
 
     def __init__(self, tour: TourRecord) -> None:
         devices = max(1, len(tour.ids))
@@ -106,7 +106,7 @@ class _Axes:
         self.columns["joules"] = self._joules()
 
     def _joules(self) -> np.ndarray:
-        """Known where devices were judged; in between it is spent as bytes are."""
+        """Known where devices were evaluated; interpolated by bytes in between."""
         known = [one for one in self.tour.judged if not math.isnan(one.joules)]
         sent = self.columns["bytes"]
         if not known:
@@ -121,7 +121,7 @@ class _Axes:
         return float(column[place]) if place >= 0 else 0.0
 
     def at(self, slots: np.ndarray) -> dict[str, list[float]]:
-        """The place on each axis at the end of slots; -1 is before the first."""
+        """The value on each axis at the end of these slots; slot -1 is the start."""
         columns = {name: [self._by(int(slot), column) for slot in slots] for name, column in self.columns.items()}
         columns["bytes"] = [value / self.scale for value in columns["bytes"]]
         return columns | {"time": self.tour.time(slots + 1).tolist()}
@@ -130,14 +130,14 @@ class _Axes:
     def titles(self) -> dict[str, str]:
         return {
             "time": self.tour.time_words,
-            "exchanges": "models taken per device",
+            "exchanges": "models received per device",
             "bytes": f"sent per device, {self.unit}",
             "joules": "energy per device, J",
         }
 
 
 def contact_figures(tour: TourRecord) -> list[Figure]:
-    """Who was in reach, who met and what was exchanged, per slot, over the day."""
+    """Pairs in reach, meetings and exchanges per slot, over the day."""
     slots = tour.slots["slot"]
     per_bin = math.ceil(len(slots) / _DAY_BINS)
     bins = np.arange(len(slots)) // per_bin
@@ -166,12 +166,12 @@ def contact_figures(tour: TourRecord) -> list[Figure]:
         layout["xaxis"]["title"] = axis_title(tour.time_words)
         layout["yaxis"] |= {"rangemode": "tozero"}
         words = ", ".join(f"{key.name} {number(float(rows[key].mean()))}" for key in keys)
-        made.append(Figure(name, title, f"{title} over the day; in the mean: {words}.", _spec(traces, layout), keys))
+        made.append(Figure(name, title, f"{title} over the day; means: {words}.", _spec(traces, layout), keys))
     return made
 
 
 def budget_figure(tour: TourRecord) -> Figure | None:
-    """How many models devices sent and took, and how many they might have."""
+    """Histogram of the models that devices sent and received."""
     if not tour.columns:
         return None
     most = int(max(tour.columns["sent"].max(), tour.columns["taken"].max()))
@@ -183,18 +183,18 @@ def budget_figure(tour: TourRecord) -> Figure | None:
         counts = np.bincount(tour.columns[key.group] // width, minlength=len(starts))
         trace = {"type": "bar", "x": [a + (width - 1) / 2 for a in starts], "y": counts.tolist(), "text": spans}
         trace |= {"legendgroup": key.group, "marker": {"color": key.colour}, "textposition": "none"}
-        traces.append(trace | {"hovertemplate": f"%{{y}} devices have {key.name} %{{text}}<extra></extra>"})
+        traces.append(trace | {"hovertemplate": f"%{{y}} devices {key.name} %{{text}} models<extra></extra>"})
     layout = plain_layout(hovermode="closest", barmode="group", bargap=0.12)
     layout["xaxis"] |= {"title": axis_title("models")}
     layout["yaxis"] |= {"title": _upright("devices"), "rangemode": "tozero", **_whole(traces)}
-    words = f"Histogram of models sent and taken over {len(tour.ids)} devices; at most {most}."
+    words = f"Histogram of models sent and received by {len(tour.ids)} devices; at most {most}."
     return Figure(
-        "tour-budget", "Models sent and taken", words, spec=_spec(traces, layout), keys=(SENT, TAKEN), height=340
+        "tour-budget", "Models sent and received", words, spec=_spec(traces, layout), keys=(SENT, TAKEN), height=340
     )
 
 
 def forecast_figure(exchanges: Exchanges) -> Figure | None:
-    """The gain that was predicted of each merge against the one that came."""
+    """The predicted gain of each merge against the actual gain."""
     known = np.flatnonzero(~np.isnan(exchanges.predicted - exchanges.before) & ~np.isnan(exchanges.gain))
     if not len(known):
         return None
@@ -211,7 +211,7 @@ def forecast_figure(exchanges: Exchanges) -> Figure | None:
         mark = {"color": f"{key.colour}/0.55", "size": 5}
         trace = {"type": "scatter", "mode": "markers", "x": predicted[at].tolist(), "y": exchanges.gain[at].tolist()}
         trace |= {"legendgroup": key.group, "marker": mark}
-        traces.append(trace | {"hovertemplate": "predicted %{x:+.1%}, came %{y:+.1%}<extra></extra>"})
+        traces.append(trace | {"hovertemplate": "predicted %{x:+.1%}, actual %{y:+.1%}<extra></extra>"})
     both = np.concatenate([predicted[shown], exchanges.gain[shown]])
     ends = [float(both.min()), float(both.max())]
     layout = plain_layout(hovermode="closest")
@@ -220,17 +220,17 @@ def forecast_figure(exchanges: Exchanges) -> Figure | None:
         {"type": "line", "x0": ends[0], "x1": ends[1], "y0": ends[0], "y1": ends[1], "line": line, "layer": "below"},
         {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 0, "y1": 0, "line": line | {"dash": "solid"}},
     ]
-    layout["xaxis"] |= {"title": axis_title("predicted change of accuracy"), "tickformat": "+.0%", "showgrid": True}
-    layout["yaxis"] |= {"title": _upright("change that came"), "tickformat": "+.0%"}
+    layout["xaxis"] |= {"title": axis_title("predicted change in accuracy"), "tickformat": "+.0%", "showgrid": True}
+    layout["yaxis"] |= {"title": _upright("actual change"), "tickformat": "+.0%"}
     wrong = float(np.abs(predicted - exchanges.gain)[known].mean())
-    words = f"Predicted against realised change of accuracy of {len(known)} merges; {number(wrong)} apart in the mean."
+    words = f"Predicted and actual change in accuracy of {len(known)} merges; mean error {number(wrong)}."
     return Figure(
-        "tour-forecast", "Predicted and realised gain", words, spec=_spec(traces, layout), keys=tuple(keys), height=340
+        "tour-forecast", "Predicted and actual gain", words, spec=_spec(traces, layout), keys=tuple(keys), height=340
     )
 
 
 def teacher_figures(tour: TourRecord) -> list[Figure]:
-    """Who learnt from whom: by how good devices were at the beginning, and the busiest ones by name."""
+    """Who learnt from whom: grouped by initial accuracy, and the busiest devices by name."""
     made = [_by_accuracy(tour), _by_name(tour)]
     return [figure for figure in made if figure is not None]
 
@@ -252,14 +252,14 @@ def _by_accuracy(tour: TourRecord) -> Figure | None:
         f"{100 * initial[ranked == group].min():.0f} to {100 * initial[ranked == group].max():.0f} %"
         for group in range(GROUPS)
     ]
-    title = "By accuracy at the beginning"
-    words = f"Exchanges between {GROUPS} groups of devices alike in initial accuracy, coloured by their mean gain."
+    title = "By initial accuracy"
+    words = f"Exchanges between {GROUPS} groups of devices with similar initial accuracy, coloured by mean gain."
     spec = _matrix(tour.exchanges, both, giver, column=taker, rows=cells, columns=cells)
     return Figure("tour-groups", title, words, spec=spec, keys=(), height=380)
 
 
 def _by_name(tour: TourRecord) -> Figure | None:
-    """The devices that gave most, and those that took most from them."""
+    """The devices that sent most, and those that received most from them."""
     exchanges = tour.exchanges
     if not len(exchanges):
         return None
@@ -271,9 +271,9 @@ def _by_name(tour: TourRecord) -> Figure | None:
     row[givers], column[takers] = np.arange(len(givers)), np.arange(len(takers))
     chosen = from_them & (column[exchanges.taker] >= 0)
     names = [[label(tour.ids[i], 16) for i in some] for some in (givers, takers)]
-    words = f"Exchanges between the {len(givers)} busiest givers and {len(takers)} takers, coloured by their mean gain."
+    words = f"Exchanges between the {len(givers)} busiest senders and {len(takers)} receivers, coloured by mean gain."
     spec = _matrix(exchanges, chosen, row[exchanges.giver], column[exchanges.taker], *names)
-    return Figure("tour-named", "The busiest givers and takers", words, spec=spec, keys=(), height=380)
+    return Figure("tour-named", "The busiest senders and receivers", words, spec=spec, keys=(), height=380)
 
 
 def _busiest(counts: np.ndarray) -> np.ndarray:
@@ -289,7 +289,7 @@ def _matrix(
     rows: Sequence[str],
     columns: Sequence[str],
 ) -> dict[str, Any]:
-    """Givers as rows, takers as columns; where gains are not known, the colour says how many exchanges there were."""
+    """Senders as rows, receivers as columns; where gains are unknown, the colour shows the number of exchanges."""
     shape = len(rows), len(columns)
     place = row * len(columns) + column
     count = np.bincount(place[chosen], minlength=shape[0] * shape[1]).reshape(shape)
@@ -302,7 +302,7 @@ def _matrix(
     most = float(np.nanmax(np.abs(value))) or 1.0
     text = [
         [
-            f"{rows[i]} gave {columns[j]} {count[i, j]} models"
+            f"{rows[i]} sent {columns[j]} {count[i, j]} models"
             + (f", {100 * mean[i, j]:+.1f} points each" if known[i, j] else "")
             for j in range(shape[1])
         ]
@@ -317,8 +317,8 @@ def _matrix(
         "colorbar": {"thickness": 10, "outlinewidth": 0, "tickfont": {"color": "@muted"}, **ticks},
     }  # fmt: skip
     layout = plain_layout(hovermode="closest")
-    layout["xaxis"] |= {"title": axis_title("who took"), **_ticks(columns)}
-    layout["yaxis"] |= {"title": _upright("who gave"), "showgrid": False, **_ticks(rows)}
+    layout["xaxis"] |= {"title": axis_title("receiver"), **_ticks(columns)}
+    layout["yaxis"] |= {"title": _upright("sender"), "showgrid": False, **_ticks(rows)}
     return _spec([trace], layout)
 
 
@@ -329,7 +329,7 @@ def _whole(traces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _upright(text: str) -> dict[str, Any]:
-    """What a vertical axis shows, clear of its numbers."""
+    """The title of a vertical axis, clear of its numbers."""
     return axis_title(text) | {"standoff": 12}
 
 
@@ -340,7 +340,7 @@ def _ticks(names: Sequence[str]) -> dict[str, Any]:
 
 
 def _some(places: np.ndarray, most: int) -> np.ndarray:
-    """Evenly spaced ones of many, with the first and the last."""
+    """At most this many of them, evenly spaced, with the first and the last."""
     if len(places) <= most:
         return places
     found: np.ndarray = places[np.linspace(0, len(places) - 1, most).round().astype(int)]

@@ -1,4 +1,4 @@
-"""The page of a study of merged models: what merging is worth by the two accuracies, and how well that is predicted."""
+"""The page of a study of merged models: the gain by the two accuracies, and how well it is predicted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wayfare.pages import page
 from wayfare.pages.figures import Figure, axis_title, plain_layout
 from wayfare.pages.tables import number
 
-_MOST = 4000  # points in a figure: more make a page slow, and hide each other
+_MOST = 4000  # points in a figure: more make the page slow and overlap
 _HEIGHT = 420
 
 
@@ -28,7 +28,7 @@ def write_study(
     about: Mapping[str, Any],
     out: Path,
 ) -> Path:
-    """One self-contained page. `change[i, j]` is what model i gains from model j, `table` what is predicted of it."""
+    """One self-contained page. `change[i, j]` is what model i gains from model j, `table` the predicted gain."""
     pairs = _pairs(accuracy, change)
     regressor = [_table(table), _unseen(truth, predicted)]
     text = page.render(
@@ -58,11 +58,11 @@ def _pairs(accuracy: np.ndarray, change: np.ndarray) -> Figure:
     trace["marker"] = {"size": 6, "color": values.tolist(), **_scale(values), "colorbar": _bar()}
     trace["hovertemplate"] = "own %{x:.3f}, peer %{y:.3f}: %{text}<extra></extra>"
     words = (
-        f"{number(len(values))} pairs by own and peer's accuracy; {100 * float((values > 0).mean()):.0f} % of them "
+        f"{number(len(values))} pairs by own and peer accuracy; {100 * float((values > 0).mean()):.0f} % of them "
         f"gain, at most {values.max():+.3f}; the largest loss is {values.min():+.3f}."
     )
     return _figure(
-        "study-pairs", "Change of the own accuracy", words, traces=[trace], across="own accuracy", up="peer's accuracy"
+        "study-pairs", "Change in own accuracy", words, traces=[trace], across="own accuracy", up="peer accuracy"
     )
 
 
@@ -71,14 +71,12 @@ def _table(table: np.ndarray) -> Figure:
     axis = np.linspace(0, 1, len(table)).tolist()
     trace: dict[str, Any] = {"type": "heatmap", "x": axis, "y": axis, "z": table.T.tolist(), **_map_scale(table)}
     trace |= {"colorbar": _bar(), "hovertemplate": "own %{x:.2f}, peer %{y:.2f}: %{z:+.3f}<extra></extra>"}
-    words = f"Predicted change over both accuracies from 0 to 1: from {table.min():+.3f} to {table.max():+.3f}."
-    return _figure(
-        "study-table", "Predicted change", words, traces=[trace], across="own accuracy", up="peer's accuracy"
-    )
+    words = f"Predicted change for both accuracies from 0 to 1: between {table.min():+.3f} and {table.max():+.3f}."
+    return _figure("study-table", "Predicted change", words, traces=[trace], across="own accuracy", up="peer accuracy")
 
 
 def _unseen(truth: np.ndarray, predicted: np.ndarray) -> Figure:
-    """Merged accuracies of models that the regressor had not seen."""
+    """True and predicted accuracy for models outside the regressor's training data."""
     chosen = _spread(len(truth))
     x, y = truth[chosen], predicted[chosen]
     ends = [float(min(x.min(), y.min())), float(max(x.max(), y.max()))]
@@ -87,10 +85,10 @@ def _unseen(truth: np.ndarray, predicted: np.ndarray) -> Figure:
     points: dict[str, Any] = {"type": "scatter", "mode": "markers", "x": x.tolist(), "y": y.tolist()}
     points |= {"marker": {"size": 4, "color": "@c1/0.5"}}
     points["hovertemplate"] = "true %{x:.3f}, predicted %{y:.3f}<extra></extra>"
-    words = f"Predicted against true merged accuracy of {number(len(x))} pairs of models not seen before."
+    words = f"Predicted and true merged accuracy of {number(len(x))} pairs of unseen models."
     return _figure(
         "study-unseen",
-        "Models not seen before",
+        "Unseen models",
         words,
         traces=[line, points],
         across="true merged accuracy",
@@ -106,12 +104,12 @@ def _figure(name: str, title: str, words: str, traces: list[dict[str, Any]], acr
 
 
 def _spread(count: int) -> np.ndarray:
-    """Places of the points that are drawn: all, or an even spread of them."""
+    """Indices of the points to draw: all, or evenly spaced ones."""
     return np.arange(count) if count <= _MOST else np.arange(_MOST) * count // _MOST
 
 
 def _scale(values: np.ndarray) -> dict[str, Any]:
-    """Losses in one colour, gains in another; what changes nothing is grey."""
+    """Losses in one colour, gains in another, no change in grey."""
     most = float(np.abs(values).max()) or 1.0
     return {"colorscale": [[0, "@c2"], [0.5, "@grid"], [1, "@c1"]], "cmin": -most, "cmax": most}
 
