@@ -20,6 +20,7 @@ from wayfare.cli import (
     help,
     leakage,
     look,
+    predict,
     reproduce,
     runs,
     search,
@@ -51,7 +52,23 @@ app = typer.Typer(
     suggest_commands=not hasattr(click.exceptions, "NoSuchCommand"),  # click 8.4 and newer do so themselves
     help=_HELP,
 )
-for module in (demo, runs, reproduce, claims, study, look, use, search, graph, data, town, traffic, leakage, federate):
+for module in (
+    demo,
+    runs,
+    reproduce,
+    claims,
+    study,
+    look,
+    predict,
+    use,
+    search,
+    graph,
+    data,
+    town,
+    traffic,
+    leakage,
+    federate,
+):
     module.add_to(app)
 help.explain(app)
 

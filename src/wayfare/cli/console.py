@@ -302,8 +302,8 @@ def interruptible(how_to_go_on: str, kept: str = "every completed round") -> Ite
 
 @contextmanager
 def watching() -> Iterator[Progress | None]:
-    """A live display if standard error is a terminal."""
-    if not err.is_terminal:
+    """A live display in a terminal or a notebook."""
+    if not (err.is_terminal or err.is_jupyter):
         yield None
         return
     columns = (

@@ -90,6 +90,8 @@ class Task:
 
     sources: ClassVar[frozenset[str]] = frozenset({"labels"})
     """What partitions can divide the samples by: `labels`, or what `source(name)` gives."""
+    finished: ClassVar[str] = "wayfare.finished:FinishedRun"
+    """What `wayfare.load` makes of a finished run: a class that extends this one and says what it offers."""
     moved: ClassVar[Mapping[str, str]] = {}
     """Settings that an earlier version had in the task, and where they are now."""
 

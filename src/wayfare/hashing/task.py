@@ -93,6 +93,7 @@ class Hashing(Task):
 
     sources: ClassVar[frozenset[str]] = frozenset({"labels", "categories"})
     provides: ClassVar[frozenset[str]] = frozenset({"features", "classes", "codes"})
+    finished: ClassVar[str] = "wayfare.hashing.finished:HashingRun"
     moved: ClassVar[Mapping[str, str]] = _MOVED
 
     def __post_init__(self) -> None:

@@ -51,6 +51,7 @@ class Objects(Task):
     model: ObjectModel = part("model", "cnn", _MODELS)
     augment: PictureAugmentation = part("augmentation", "none", _AUGMENTATIONS)  # how pictures are changed in training
 
+    finished: ClassVar[str] = "wayfare.objects.finished:ObjectsRun"
     moved: ClassVar[Mapping[str, str]] = {
         "path": "data.path",
         "names": "data.names",

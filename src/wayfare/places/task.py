@@ -87,6 +87,7 @@ class Places(Task):
 
     provides: ClassVar[frozenset[str]] = frozenset({"features"})
     sources: ClassVar[frozenset[str]] = frozenset({"labels", "photos", "features"})
+    finished: ClassVar[str] = "wayfare.places.finished:PlacesRun"
     moved: ClassVar[Mapping[str, str]] = {
         **{key: f"data.{key}" for key in (
             "path", "height", "width", "test_cities", "subtask", "tolerance", "queries", "test", "piece", "own",
