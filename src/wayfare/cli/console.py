@@ -80,6 +80,14 @@ AllowCode = Annotated[
         callback=lambda names: _allow(names or []),
     ),
 ]
+Layout = Annotated[
+    str,
+    typer.Option(
+        "--layout",
+        help="What the data is, instead of what it looks like: photos, folder, csv_pairs, psg, traces, intervals, ...",
+        metavar="NAME",
+    ),
+]
 Recipe = Annotated[
     str, typer.Argument(help="The path of a TOML file, or a name from [bold]wayfare list recipes[/bold].")
 ]
