@@ -82,7 +82,7 @@ class FinishedRun:
     @property
     def metrics(self) -> dict[str, float]:
         """The figures that the run ended with."""
-        return dict(self.found.record.final_metrics)
+        return {name: value for name, value in self.found.record.final_metrics.items() if value is not None}
 
     @cached_property
     def trained_net(self) -> nn.Module:

@@ -213,8 +213,9 @@ class _Run:
             store.load_lines(_unheard)
             check_lines(store)
             check_experiment(experiment, self.text, store)
+            experiment.task.read(self._preparing)
+            self._write_beginning(machine, "data" in allow_changed)  # refuses what does not fit, before it takes long
             experiment.task.prepare(self._preparing)
-            self._write_beginning(machine, "data" in allow_changed)
             state = store.latest(self._warn, "memory" in allow_changed, strict=not experiment.topology.meets)
             machine.open(spec, str(store.folder), self.bench)
             stack.callback(machine.finish)

@@ -124,6 +124,9 @@ class Task:
         """What to show of a split beside sizes and labels, ready for JSON; its "table" has further columns."""
         return {}
 
+    def read(self, progress: Progress) -> None:
+        """Read the samples, so that it is known whether they fit the settings before `prepare` takes long."""
+
     def prepare(self, progress: Progress) -> None:
         """Do what takes long before the first round: read pictures, compute features of frozen layers."""
 

@@ -45,9 +45,8 @@ class HashingRun(FinishedRun):
     ) -> SearchIndex:
         """Put photos and texts (a line each, or a table) into an index; without either, the run's own data."""
         folder = self.index_folder(out)
-        given = {"photos": photos, "texts": texts}
-        paths = {name: Path(path) for name, path in given.items() if path is not None}
-        index_run(self.folder, folder, **paths, data=self.moved_to)
+        shown, read = (None if path is None else Path(path) for path in (photos, texts))
+        index_run(self.folder, folder, photos=shown, texts=read, data=self.moved_to)
         self._opened = SearchIndex(folder)
         return self._opened
 

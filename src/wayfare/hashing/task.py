@@ -117,6 +117,9 @@ class Hashing(Task):
         """All pairs; the pool that partitions divide is their `train`."""
         return self.loaded.pairs
 
+    def read(self, progress: Progress) -> None:
+        self.loaded.read(progress)
+
     def prepare(self, progress: Progress) -> None:
         self.loaded.prepare(progress)
 

@@ -44,6 +44,7 @@ DESCRIPTIONS = {
     "photos": "geotagged photos: EXIF, a CSV table, or @-names",
     "folder": "a folder of pictures for each class",
 }
+_NEAR = ("photos", "csv_pairs")  # those that can say what is missing, in near_miss(path)
 Progress = Callable[[int, int], None]  # items done, items in all
 
 
@@ -96,7 +97,8 @@ def find(path: Path, layout: str = "") -> list[FoundLayout]:
     if not found:
         known = "; ".join(DESCRIPTIONS.values())
         what = "the folder is empty" if path.is_dir() and not inside else "not in a known layout"
-        raise DataError(what, path, remedy=f"expected one of: {known}")
+        near = [import_module(MODULES[name]).near_miss(path) for name in _NEAR]
+        raise DataError("; ".join([what, *filter(None, near)]), path, remedy=f"expected one of: {known}")
     return found
 
 

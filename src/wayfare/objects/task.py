@@ -83,6 +83,9 @@ class Objects(Task):
         """The pictures, read when they are first needed."""
         return LoadedObjects(self.data, self.model)
 
+    def read(self, progress: Progress) -> None:
+        self.loaded.read(progress)
+
     def prepare(self, progress: Progress) -> None:
         self.loaded.prepare(progress)
 

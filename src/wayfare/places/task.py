@@ -129,6 +129,9 @@ class Places(Task):
         places = census(split, self.photos)
         return {"table": places.pop("table"), "places": places}
 
+    def read(self, progress: Progress) -> None:
+        self.loaded.read(progress)
+
     def prepare(self, progress: Progress) -> None:
         self.loaded.read(progress)
         if not self.model.is_random:  # a random trunk is another one for every seed
