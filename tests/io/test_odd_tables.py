@@ -63,7 +63,7 @@ def test_a_photo_far_from_the_others_is_named(tmp_path):
     rows = [f"{n}.jpg,48.{n:03d},11,,," for n in range(9)]
     found = photos.check(table(tmp_path, [*rows, "z.jpg,-13,11,,,"]))
     (problem,) = found.problems.found
-    # by hand: 61 degrees of latitude are 2 R sin(30.5 deg) = 6,467 km through a round Earth, a little less in the real one
+    # by hand: 61 degrees of latitude are 2 R sin(30.5 deg) = 6,467 km through a round Earth; the real one is flat
     assert "z.jpg" in str(problem) and "6,4" in str(problem) and found.counts["photos"] == 10
 
 

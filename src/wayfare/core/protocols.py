@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
@@ -30,6 +31,14 @@ class Client:
     id: str
     train: np.ndarray
     holdout: np.ndarray
+
+
+@dataclass(frozen=True)
+class SampleFiles:
+    """The files of a task's pool of samples, in their order, as names below a folder."""
+
+    root: Path
+    files: tuple[str, ...]
 
 
 @dataclass

@@ -52,6 +52,7 @@ class Objects(Task):
     augment: PictureAugmentation = part("augmentation", "none", _AUGMENTATIONS)  # how pictures are changed in training
 
     finished: ClassVar[str] = "wayfare.objects.finished:ObjectsRun"
+    sources: ClassVar[frozenset[str]] = frozenset({"labels", "files"})
     moved: ClassVar[Mapping[str, str]] = {
         "path": "data.path",
         "names": "data.names",
@@ -106,6 +107,9 @@ class Objects(Task):
     @property
     def labels(self) -> np.ndarray:
         return self.loaded.parts[POOL].labels
+
+    def source(self, name: str) -> Any:
+        return self.data.files(self.loaded.parts[POOL]) if name == "files" else self.labels
 
     @property
     def classes(self) -> tuple[str, ...]:
