@@ -18,6 +18,7 @@ from wayfare.cli import (
     federate,
     graph,
     help,
+    init,
     leakage,
     look,
     predict,
@@ -37,6 +38,7 @@ _HELP = """Learning from photographs without collecting them.
 \b
 [bold]Start here:[/bold]
   wayfare demo                       everything it does, on one page, in minutes
+  wayfare init DIR                   a recipe for your own photos or traces
   wayfare run quickstart             train a small federation
   wayfare list recipes               all experiments that are ready to run
   wayfare COMMAND --help             help on a command, with examples
@@ -54,6 +56,7 @@ app = typer.Typer(
 )
 for module in (
     demo,
+    init,
     runs,
     reproduce,
     claims,

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperArgument, TyperCommand
 
 HEADINGS = {
-    "Train": ("demo", "run", "resume", "federate"),
+    "Train": ("demo", "init", "run", "resume", "federate"),
     "Inspect": ("report", "compare", "list", "split", "explain-traffic", "leakage"),
     "Use a trained model": ("predict", "index", "locate", "search", "graph", "evaluate"),
     "Data": ("town", "data"),
@@ -23,8 +23,10 @@ HEADINGS = {
 
 EXAMPLES = {
     "demo": ["wayfare demo --out runs/demo", "wayfare demo --quick --out runs/quick"],
+    "init": ["wayfare init my-photos", "wayfare init my-photos --by photographer --out mine.toml"],
     "run": [
         "wayfare run quickstart",
+        "wayfare run my-photos",
         "wayfare run quickstart --set strategy.name=scaffold --seeds 3",
         "wayfare run my.toml --rounds 50 --out runs/mine",
     ],
