@@ -125,19 +125,20 @@ def own_class(kind: str, name: str) -> Any:
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)  # last, so that it hides no module of ours or of a library
     try:
-        return _imported(name)
+        return imported(name)
     except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise ConfigError(f"{kind} {name!r} cannot be imported: {error}") from error
 
 
-def _imported(name: str) -> Any:
+def imported(name: str) -> Any:
+    """What `package.module:Name` of ours names."""
     module, _, attribute = name.partition(":")
     return operator.attrgetter(attribute)(importlib.import_module(module))
 
 
 def _ours(kind: str, name: str) -> type[Any] | None:
     if where := NAMED.get(kind, {}).get(name):
-        found: type[Any] = _imported(where)
+        found: type[Any] = imported(where)
         return found
     modules = (_in_module(f"{package}.{name}", ABILITIES[kind]) for package in PACKAGES.get(kind, ()))
     return next((found for found in modules if found), None)
@@ -181,7 +182,7 @@ class Part:
         """The class of this name; also `package.module:Name` of the user's own."""
         if ":" not in name and name not in self.known:
             raise ConfigError(f"{unknown(self.kind, name, self.known, where)}, or package.module:Name of your own")
-        found = own_class(self.kind, name) if ":" in name else _imported(self.known[name])
+        found = own_class(self.kind, name) if ":" in name else imported(self.known[name])
         if not (isinstance(found, type) and dataclasses.is_dataclass(found)):
             raise ConfigError(f"{where}: {name!r} must be a dataclass: its fields are the settings")
         return found

@@ -154,6 +154,8 @@ class Experiment:
         """Draw the partition."""
         labels, source = self.task.labels, self.partition.source
         dealt = self.task.source(source)
+        if dealt is None and source == "files":
+            raise ConfigError("this partition goes by files: this data has none")
         dealt = np.zeros(self.task.samples, np.int64) if dealt is None else dealt
         rng = rng_for(self.seed, "partition")
         if reserved := len(self.reserved()):

@@ -48,6 +48,7 @@ from wayfare.partition.summary import summarise_split
 from wayfare.privacy.attacks import AttackedEngine
 from wayfare.recipe import flatten
 from wayfare.report import write_report
+from wayfare.results import Run
 from wayfare.resuming import CHANGES, check_experiment, check_lines, compare, fingerprint, rebuilt
 from wayfare.tracking import Tracker, trackers
 
@@ -71,7 +72,7 @@ def run(
     workers: int = 0,
     track: Sequence[str] = (),
     listen: Listener = silent,
-) -> dict[str, Any]:
+) -> Run:
     """Run an experiment into a new folder; returns the summary."""
     folder = Path(out)
     store = Store(folder)
@@ -92,7 +93,7 @@ def resume(
     listen: Listener = silent,
     *,
     allow_changed: Collection[str] = (),
-) -> dict[str, Any]:
+) -> Run:
     """Continue a run where it stopped; with `rounds`, up to a new total.
 
     A run whose data or whose devices' memories are not as they were is refused, saying what differs. `allow_changed`
@@ -132,14 +133,14 @@ def run_all(
     track: Sequence[str] = (),
     listen: Listener = silent,
     failed: Callable[[str, WayfareError], None] | None = None,
-) -> list[dict[str, Any]]:
+) -> list[Run]:
     """Run experiments one after another, each in a folder of its name below `out`; returns their summaries.
 
     What is finished is left as it is, and what was interrupted continues. Beside the events of each run, `listen` hears
     ("experiment", {"number", "total", "name", "rounds", "waiting"}) before it and ("finished", its summary) after it.
     With `failed`, an experiment that fails through a fault of its own is reported to it and the others go on.
     """
-    folder, summaries, task = Path(out), [], None
+    folder, summaries, task = Path(out), list[Run](), None
     with open_engine(engine, workers) as machine:
         for number, (name, experiment) in enumerate(experiments.items(), start=1):
             place = folder / name
@@ -198,9 +199,7 @@ class _Run:
         self.rounds = experiment.rounds  # 0: all that the topology has, known once there are clients
         self._remembering: set[str] = set()
 
-    def go(
-        self, engine: str | Engine, workers: int, track: Sequence[str], allow_changed: Collection[str] = ()
-    ) -> dict[str, Any]:
+    def go(self, engine: str | Engine, workers: int, track: Sequence[str], allow_changed: Collection[str] = ()) -> Run:
         experiment, store = self.experiment, self.store
         began = time.monotonic()
         spec = experiment.to_toml()
@@ -215,8 +214,9 @@ class _Run:
             store.load_lines(_unheard)
             check_lines(store)
             check_experiment(experiment, self.text, store)
+            experiment.task.read(self._preparing)
+            self._write_beginning(machine, "data" in allow_changed)  # refuses what does not fit, before it takes long
             experiment.task.prepare(self._preparing)
-            self._write_beginning(machine, "data" in allow_changed)
             state = store.latest(self._warn, "memory" in allow_changed, strict=not experiment.topology.meets)
             machine.open(spec, str(store.folder), self.bench)
             stack.callback(machine.finish)
@@ -464,7 +464,7 @@ class _Run:
 
     # ---- end
 
-    def _finish(self, seconds: float) -> dict[str, Any]:
+    def _finish(self, seconds: float) -> Run:
         store, lines = self.store, self.store.lines
         chosen = self._best_round() if self.experiment.evaluation.monitor else lines[-1]["round"]
         if self.experiment.evaluation.monitor:
@@ -482,6 +482,7 @@ class _Run:
             "best_round": chosen,
             "metrics": _newest([line for line in lines if line["round"] <= chosen]),
             "model_sha256": sha or digest(bundle["model"]),
+            "weights_sha256": digest(bundle["model"]),
             "seconds": seconds,
             "bytes_up": sum(line["bytes_up"] for line in lines),
             "bytes_down": sum(line["bytes_down"] for line in lines),
@@ -499,7 +500,7 @@ class _Run:
                 summary["warnings"].append(spent)
                 self._warn(spent)
         store.write("summary.json", summary)
-        return summary
+        return Run(summary)
 
     def _final_model(self, state: Bundle, round: int) -> tuple[bytes, str]:
         """The model to use, and a digest of all models if there are several."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
@@ -25,7 +26,7 @@ class Trained(NamedTuple, Generic[Kind]):
     weights: dict[str, torch.Tensor]
 
 
-def trained(run: Path | str, task: type[Kind], only: str, product: str) -> Trained[Kind]:
+def trained(run: str | PathLike[str], task: type[Kind], only: str, product: str) -> Trained[Kind]:
     """What a finished run of a task left, verified; `only` and `product` are said of a run that will not do."""
     folder = Path(run)
     record = Record.read(folder)
@@ -44,7 +45,7 @@ def trained(run: Path | str, task: type[Kind], only: str, product: str) -> Train
         weights = Bundle.unpack(file.read_bytes())["model"]
     except (OSError, StoreError, KeyError) as error:
         raise StoreError(f"{file}: the model cannot be read: {error}; restore it, or run again") from error
-    if digest(weights) != record.model_sha256:
+    if digest(weights) != record.weights_sha256:
         raise StoreError(f"{file} is not the model that summary.json names: it is damaged, or from another run")
     return Trained(record, experiment, experiment.task, weights)
 

@@ -135,7 +135,12 @@ def test_columns_that_are_labels(
     ("content", "options", "error", "message"),
     [
         ("photo,words,labels\n", {}, DataError, ":1: field 'text': no column text or caption or captions; found 'ph"),
-        ("photo,text\n1.png,a\n", {}, DataError, "say labels = the name of one of its columns"),
+        (
+            "photo,text\n1.png,a\n",
+            {},
+            DataError,
+            "no column of labels, and no word that some of the texts have in common",
+        ),
         ("", {}, DataError, "found nothing"),
         (TABLE, {"labels": "kind"}, ConfigError, "has no column 'kind'; it has 'id', 'photo'"),
         (TABLE, {"labels": "labels+"}, ConfigError, "labels = 'labels+': expected columns"),

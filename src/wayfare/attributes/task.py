@@ -47,6 +47,7 @@ class Attributes(Task):
 
     sources: ClassVar[frozenset[str]] = frozenset({"labels", "categories"})
     provides: ClassVar[frozenset[str]] = frozenset({"features", "classes"})
+    finished: ClassVar[str] = "wayfare.attributes.finished:AttributesRun"
     moved: ClassVar[Mapping[str, str]] = {
         "path": "data.path of celeba",
         "cache": "data.cache of celeba",

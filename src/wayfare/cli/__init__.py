@@ -18,8 +18,10 @@ from wayfare.cli import (
     federate,
     graph,
     help,
+    init,
     leakage,
     look,
+    predict,
     privacy,
     reproduce,
     runs,
@@ -37,6 +39,7 @@ _HELP = """Learning from photographs without collecting them.
 \b
 [bold]Start here:[/bold]
   wayfare demo                       everything it does, on one page, in minutes
+  wayfare init DIR                   a recipe for your own photos or traces
   wayfare run quickstart             train a small federation
   wayfare list recipes               all experiments that are ready to run
   wayfare COMMAND --help             help on a command, with examples
@@ -52,10 +55,25 @@ app = typer.Typer(
     suggest_commands=not hasattr(click.exceptions, "NoSuchCommand"),  # click 8.4 and newer do so themselves
     help=_HELP,
 )
-_GROUPS = (
-    demo, runs, reproduce, claims, study, look, use, search, graph, data, town, traffic, leakage, privacy, federate,
-)  # fmt: skip
-for module in _GROUPS:
+for module in (
+    demo,
+    init,
+    runs,
+    reproduce,
+    claims,
+    study,
+    look,
+    predict,
+    use,
+    search,
+    graph,
+    data,
+    town,
+    traffic,
+    leakage,
+    privacy,
+    federate,
+):
     module.add_to(app)
 help.explain(app)
 

@@ -80,6 +80,14 @@ AllowCode = Annotated[
         callback=lambda names: _allow(names or []),
     ),
 ]
+Layout = Annotated[
+    str,
+    typer.Option(
+        "--layout",
+        help="What the data is, instead of what it looks like: photos, folder, csv_pairs, psg, traces, intervals, ...",
+        metavar="NAME",
+    ),
+]
 Recipe = Annotated[
     str, typer.Argument(help="The path of a TOML file, or a name from [bold]wayfare list recipes[/bold].")
 ]
@@ -302,8 +310,8 @@ def interruptible(how_to_go_on: str, kept: str = "every completed round") -> Ite
 
 @contextmanager
 def watching() -> Iterator[Progress | None]:
-    """A live display if standard error is a terminal."""
-    if not err.is_terminal:
+    """A live display in a terminal or a notebook."""
+    if not (err.is_terminal or err.is_jupyter):
         yield None
         return
     columns = (

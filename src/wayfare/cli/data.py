@@ -11,7 +11,7 @@ import typer
 from rich.progress import DownloadColumn, MofNCompleteColumn, TransferSpeedColumn
 from rich.table import Table
 
-from wayfare.cli.console import Json, answer, foreign, out, progress_bar
+from wayfare.cli.console import Json, Layout, answer, foreign, out, progress_bar
 from wayfare.core.text import printable
 from wayfare.pages.page import several
 
@@ -34,6 +34,7 @@ def check(
     path: Annotated[Path, typer.Argument(help="The folder or file of a data set, or a folder with several.")],
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first problem.")] = False,
     show: Annotated[int, typer.Option(min=0, help="How many problems to print per data set.")] = 20,
+    layout: Layout = "",
     json: Json = False,
 ) -> None:
     """Check a data set: detect its layout, count its contents, and list what is missing or broken, by file and line.
@@ -43,10 +44,10 @@ def check(
     from wayfare.io.layouts import find
 
     results: list[dict[str, Any]] = []
-    for found in find(path):
+    for found in find(path, layout):
         what = f"checking {found.path}"
         with progress_bar(what, MofNCompleteColumn(), transient=True) as progress:
-            findings = found.module.check(found.path, strict, partial(progress, what))
+            findings = found.check(strict, partial(progress, what))
         results.append(_as_dict(findings))
         if not json:
             _print_findings(findings, show)
@@ -84,6 +85,7 @@ def show(
         Path | None,
         typer.Option("--out", "-o", help="The page to write. Default: NAME-data.html in the current folder."),
     ] = None,
+    layout: Layout = "",
     json: Json = False,
 ) -> None:
     """Write a page about a data set: pictures, a map, scenes, distributions. One HTML file that opens offline.
@@ -94,7 +96,7 @@ def show(
     from wayfare.pages.dataset import write_dataset
 
     with progress_bar(f"looking at {path}", MofNCompleteColumn(), transient=True) as progress:
-        collection = gather(path, progress)
+        collection = gather(path, progress, layout)
     name = f"{collection.title}-data.html"
     page = write_dataset(collection, Path(name) if out is None else out / name if out.is_dir() else out)
     wrong = sum(found.problem_count for found in collection.sets)

@@ -14,17 +14,19 @@ import typer
 from typer.core import TyperArgument, TyperCommand
 
 HEADINGS = {
-    "Train": ("demo", "run", "resume", "federate"),
+    "Train": ("demo", "init", "run", "resume", "federate"),
     "Inspect": ("report", "compare", "list", "split", "explain-traffic", "leakage", "privacy"),
-    "Use a trained model": ("index", "locate", "evaluate", "search", "graph"),
+    "Use a trained model": ("predict", "index", "locate", "search", "graph", "evaluate"),
     "Data": ("town", "data"),
     "The papers": ("reproduce", "claims", "study"),
 }
 
 EXAMPLES = {
     "demo": ["wayfare demo --out runs/demo", "wayfare demo --quick --out runs/quick"],
+    "init": ["wayfare init my-photos", "wayfare init my-photos --by photographer --out mine.toml"],
     "run": [
         "wayfare run quickstart",
+        "wayfare run my-photos",
         "wayfare run quickstart --set strategy.name=scaffold --seeds 3",
         "wayfare run my.toml --rounds 50 --out runs/mine",
     ],
@@ -47,8 +49,13 @@ EXAMPLES = {
         "wayfare index runs/places --photos my-city",
         "wayfare index runs/shop --texts captions.csv --photos my-photos",
     ],
+    "predict": ["wayfare predict holiday.jpg --run runs/sights", "wayfare predict my-photos --run runs/sights -k 5"],
     "locate": ["wayfare locate holiday.jpg --index runs/places/index --out where.html"],
-    "evaluate": ["wayfare evaluate runs/places/index --photos my-queries --out score.html"],
+    "evaluate": [
+        "wayfare evaluate runs/mine",
+        "wayfare evaluate runs/mine --photos my-test-photos",
+        "wayfare evaluate runs/places/index --photos my-queries --out score.html",
+    ],
     "search": [
         'wayfare search "red shirt" --index runs/shop/index',
         "wayfare search --photo look.jpg --index runs/shop/index -k 5",

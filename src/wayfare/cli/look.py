@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from wayfare.cli.console import AllowCode, Json, Recipe, Settings, answer, err, foreign, parse_settings
+from wayfare.cli.console import AllowCode, Json, Recipe, Settings, answer, err, foreign, list_notes, parse_settings
 from wayfare.components import find, names
 from wayfare.core import disk
 from wayfare.core.errors import WayfareError
@@ -23,6 +23,7 @@ from wayfare.pages.record import Record, find_runs
 from wayfare.pages.semantic_split import semantic_tables
 from wayfare.pages.tables import compare_table, partition_table, places_tables, run_table, runs_table
 from wayfare.papers.files import recipe_path, recipes
+from wayfare.partition.column import as_csv
 from wayfare.report import write_report
 
 
@@ -112,7 +113,7 @@ def list_(
 def split(
     recipe: Recipe,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write a page about it.")] = None,
-    save: Annotated[Path | None, typer.Option(help="Also save the partition to this file.")] = None,
+    save: Annotated[Path | None, typer.Option(help="Also save the partition to this file; .csv: as a table.")] = None,
     set_: Settings = None,
     allow_code: AllowCode = None,
     json: Json = False,
@@ -128,11 +129,18 @@ def split(
     with err.status("reading and dividing the data"):
         drawn = experiment.split()
     summary = summarise_split(drawn, experiment.task)
+    owners = summary["provenance"].get("owners", [])
+    if owners:
+        list_notes([f"{drawn.id(at)}: {owner}, {drawn.size(at)} samples" for at, owner in enumerate(owners)])
     shown: list[Any] = places_tables(summary) if "places" in summary else [partition_table(summary["table"])]
     if "semantics" in summary:
         shown += semantic_tables(summary["semantics"])
     if save is not None:
-        disk.write(save, drawn.pack())
+        if save.suffix.lower() == ".csv":
+            files = experiment.task.source("files") if "files" in experiment.task.sources else None
+            disk.write(save, as_csv(drawn, files))
+        else:
+            disk.write(save, drawn.pack())
         summary["file"] = str(save)
     if out is not None:
         from wayfare.pages.thumbnails import PictureSource, Thumbnails

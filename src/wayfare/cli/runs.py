@@ -69,10 +69,13 @@ def run(
 ) -> None:
     """Run an experiment; everything it produces goes into one folder.
 
+    Given a folder of your own data, it makes a recipe for it first, as [bold]wayfare init[/bold] does, or takes the one
+    that was made.
+
     The same experiment gives the same model, bit for bit, on every engine, with any number of workers, and after
     interruptions.
     """
-    path = recipe_path(recipe)
+    path = _recipe_of(Path(recipe)) if Path(recipe).is_dir() else recipe_path(recipe)
     changes = parse_settings(set_) | {k: v for k, v in (("rounds", rounds), ("seed", seed)) if v is not None}
     with open_engine(engine, workers) as machine:
         from wayfare.experiment import Experiment
@@ -92,6 +95,22 @@ def run(
     comparison = compare([folder])
     page = write_page(comparison, folder / "compare.html")
     answer(over_seeds(folder, summaries), json, compare_table(comparison), f"page: {page}")
+
+
+def _recipe_of(data: Path) -> Path:
+    """The recipe for a folder of data: the one that `wayfare init` made here, or a new one."""
+    if (data / "experiment.toml").exists():
+        raise ConfigError(f"{data} is a run, not a recipe; to continue it: wayfare resume {data}")
+    recipe = Path(f"{data.resolve().name}.toml")
+    if recipe.exists():
+        err.print(f"recipe: {recipe}, which is there already", highlight=False)
+        return recipe
+    from wayfare.cli.init import make_recipe
+    from wayfare.starting.templates import Choices
+
+    made = make_recipe(data, recipe, Choices())
+    err.print(f"recipe: {recipe}; page: {made['page']}; {made['estimate']}", highlight=False, soft_wrap=True)
+    return recipe
 
 
 def resume(

@@ -21,7 +21,7 @@ from wayfare.cli.console import (
     plain_table,
     progress_bar,
 )
-from wayfare.core.errors import ConfigError
+from wayfare.core.errors import ConfigError, DataError
 from wayfare.pages.page import several
 from wayfare.pages.record import Record
 from wayfare.pages.tables import human_seconds, number, plain
@@ -193,19 +193,51 @@ def _opened(index: Path) -> Index:
 
 
 def evaluate(
-    index: Annotated[Path, typer.Argument(help="The folder that [bold]wayfare index[/bold] made.")],
+    folder: Annotated[Path, typer.Argument(help="A finished run, or what [bold]wayfare index[/bold] made.")],
     photos: Annotated[
-        Path,
-        typer.Option("--photos", help="Photos with known positions: an MSLS tree, @-names, a CSV table, or EXIF."),
-    ],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write a page with figures.")] = None,
+        Path | None,
+        typer.Option(
+            "--photos",
+            help="A folder like the run's data: all of it is measured on. For an index: photos with known positions.",
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="For an index: also write a page.")] = None,
     allow_code: AllowCode = None,
     json: Json = False,
 ) -> None:
-    """Measure how well an index finds photos whose positions are known, and how far its confidence can be trusted.
+    """Measure how good a trained model is, on its own test set or on photos of yours; or how well an index finds.
 
-    The whole index is searched. Photos that are in the index themselves are left out; unreadable ones are skipped.
+    An index of places is searched for photos whose positions are known. Photos that are in the index themselves are
+    left out; unreadable ones are skipped.
     """
+    if (folder / "experiment.toml").exists():
+        if out is not None:
+            raise ConfigError("--out is for an index: `wayfare report RUN` writes a page about a run")
+        _evaluate_run(folder, photos, json)
+    elif photos is None:
+        raise ConfigError(f"--photos is missing: photos with known positions, to look for in the index {folder}")
+    else:
+        _evaluate_index(folder, photos, out, json)
+
+
+def _evaluate_run(run: Path, data: Path | None, json: bool) -> None:
+    from wayfare.finished import load
+
+    model = load(run)
+    metrics = model.evaluate(data)
+    if not metrics:
+        raise DataError("too few samples to measure anything", data or run)
+    where = "its own test set" if data is None else str(data)
+    table = plain_table(f"{run} on {where}")
+    table.add_column("metric")
+    table.add_column("value", justify="right")
+    for name, value in metrics.items():
+        table.add_row(Text(plain(name)), f"{value:.4g}")
+    notes = [Text(model.task.protocol)] if data is None and model.task.protocol else []
+    answer({"run": str(run), "data": data and str(data), "metrics": metrics}, json, table, *notes)
+
+
+def _evaluate_index(index: Path, photos: Path, out: Path | None, json: bool) -> None:
     from wayfare.places.evaluation import evaluate_index
     from wayfare.places.evaluation_page import ground_in_words, threshold_rows, write_evaluation
 

@@ -33,6 +33,14 @@ class Client:
     holdout: np.ndarray
 
 
+@dataclass(frozen=True)
+class SampleFiles:
+    """The files of a task's pool of samples, in their order, as names below a folder."""
+
+    root: Path
+    files: tuple[str, ...]
+
+
 @dataclass
 class Batch:
     """A step's samples; `labels` are class numbers (B,) or multi-hot rows (B, C), None where a task has none."""
@@ -91,6 +99,8 @@ class Task:
 
     sources: ClassVar[frozenset[str]] = frozenset({"labels"})
     """What partitions can divide the samples by: `labels`, or what `source(name)` gives."""
+    finished: ClassVar[str] = "wayfare.finished:FinishedRun"
+    """What `wayfare.load` makes of a finished run: a class that extends this one and says what it offers."""
     moved: ClassVar[Mapping[str, str]] = {}
     """Settings that an earlier version had in the task, and where they are now."""
 
@@ -122,6 +132,9 @@ class Task:
     def describe_split(self, split: Population) -> dict[str, Any]:
         """What to show of a split beside sizes and labels, ready for JSON; its "table" has further columns."""
         return {}
+
+    def read(self, progress: Progress) -> None:
+        """Read the samples, so that it is known whether they fit the settings before `prepare` takes long."""
 
     def prepare(self, progress: Progress) -> None:
         """Do what takes long before the first round: read pictures, compute features of frozen layers."""

@@ -14,7 +14,7 @@ Where the paper is:
 
 The path of an encounter through the files:
 
-    traces.py (trace_files, trace_rows, trace_sources)   where devices were, from any of the usual files
+    traces.py (trace_*.py, contact_files.py)             where devices were, from any of the usual files
     contacts.py                                          who can talk to whom in each slot
     topology.py                                          [topology] of a recipe: rounds of slots
     scenario.py                                          what does not change during a run

@@ -226,9 +226,10 @@ def contact_process(
     gap: float | None = None,
     max_speed: float = MAX_SPEED,
     strict: bool = False,
+    form: str = "",
 ) -> ContactProcess:
     """The contacts of traces of any form; see `traces.load`. Lists of contacts have no use for a radius."""
-    found = load(path, slot, strict=strict, gap=gap, window=window, fold=fold, max_speed=max_speed)
+    found = load(path, slot, strict=strict, gap=gap, window=window, fold=fold, max_speed=max_speed, form=form)
     return LocatedContacts(found, radius) if isinstance(found, Traces) else ListedContacts(found)
 
 

@@ -32,9 +32,9 @@ _TIMES = (
 )
 
 
-def gather(path: Path) -> Gathered:
+def gather(path: Path, form: str = "") -> Gathered:
     """Of one file, or of several cities' files."""
-    parts = _parts(path)
+    parts = _parts(path, form)
     problems = Problems()
     sources: list[MapSource] = []
     for name, data in parts.items():
@@ -46,15 +46,15 @@ def gather(path: Path) -> Gathered:
     return Gathered(counts=_counts(list(parts.values())), problems=problems, bars=bars, sources=sources)
 
 
-def _parts(path: Path) -> dict[str, Traces | Contacts]:
+def _parts(path: Path, form: str) -> dict[str, Traces | Contacts]:
     """Files of cities far apart do not fit one map, so each is read by itself."""
     try:
-        return {path.stem: traces.load(path)}
+        return {path.stem: traces.load(path, form=form)}
     except DataError as error:
         files = getattr(error, "files", None)
         if not files:
             raise
-        return {file.stem: traces.load(file) for file in files}
+        return {file.stem: traces.load(file, form=form) for file in files}
 
 
 def _counts(parts: Sequence[Traces | Contacts]) -> dict[str, int | float | str]:

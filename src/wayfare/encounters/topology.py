@@ -47,6 +47,7 @@ class Encounters(Topology):
     meets: ClassVar[bool] = True
 
     traces: str = ""  # who was where, or who met whom, in any form that `wayfare data check` knows; or "town:300"
+    layout: str = ""  # of lines of numbers in `traces`: meetings, intervals, positions, ...; nothing: as they look
     radius: float = 50.0  # R, metres
     slot: float = 30.0  # seconds
     window: str = ""  # the part of the day that is played, "06:00-18:00"; nothing: all of it
@@ -119,7 +120,8 @@ class Encounters(Topology):
             if self.fold or self.window not in ("", "06:00-18:00") or self.slot != 30:
                 raise ConfigError("the town's traces are of one day, 06:00-18:00, in slots of 30 s")
             return LocatedContacts(crowd(int(people)), self.radius)
-        return contact_process(Path(self.traces), self.radius, self.slot, self.window, self.fold)
+        path, radius = Path(self.traces), self.radius
+        return contact_process(path, radius, self.slot, window=self.window, fold=self.fold, form=self.layout)
 
     def participants(self, clients: int, seed: int) -> ContactProcess:
         """Those who take part: as many moving devices as there are clients, then all that stand still."""

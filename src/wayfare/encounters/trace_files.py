@@ -6,13 +6,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 from xml.parsers import expat
 
 import gpxpy
 import numpy as np
 
-from wayfare.core.errors import DataError
+from wayfare.core.errors import DataError, unknown
+from wayfare.encounters.contact_files import (
+    SECONDS,
+    Meetings,
+    check_plausible,
+    plain_rows,
+    read_connections,
+    read_intervals,
+    read_meetings,
+)
+from wayfare.encounters.trace_columns import FORMS, is_geographic, time_column
 from wayfare.encounters.trace_sources import (
     TraceSource,
     beginning,
@@ -29,10 +39,10 @@ from wayfare.io import tables
 from wayfare.io.findings import Problems
 
 EXPECTED = (
-    "expected a table with the columns device, time, lat, lon (or x, y), lines of `t x y` or `t i j`, or a GPX track"
+    "expected a table with the columns device, time, lat, lon (or x, y), or i, j, start, end; lines of `t x y`, "
+    "`t id x y`, `t i j` or `i j start end`; or a GPX track"
 )
 _LATITUDE, _LONGITUDE, _METRES = tables.number(-90, 90), tables.number(-180, 180), tables.number(-2e7, 2e7)
-_SECONDS = tables.number(-3e11, 3e11)  # a hundred centuries
 
 
 # What times count from: a midnight, each device's own start, or some hour of a day that all have been moved to.
@@ -55,51 +65,60 @@ class Fixes:
     since: Since = "midnight"
 
 
-@dataclass(frozen=True)
-class Meetings:
-    """Who was near whom: the usable rows of one file."""
+def read(path: Path, problems: Problems, slot: float = 30.0, form: str = "") -> list[Fixes] | list[Meetings]:
+    """Every trace file at this path, all of one kind; `form` says which, where that is not to be guessed.
 
-    file: Path
-    times: np.ndarray  # float64
-    ones: Sequence[str]
-    others: Sequence[str]
-
-
-def read(path: Path, problems: Problems) -> list[Fixes] | list[Meetings]:
-    """Every trace file at this path, all of one kind."""
+    Contacts that last are given as one meeting in each slot.
+    """
+    if form and form not in FORMS:
+        raise unknown("form of traces", form, FORMS)
     fixes: list[Fixes] = []
     meetings: list[Meetings] = []
-    visits: list[TraceSource] = []
-    places: list[TraceSource] = []
-    strangers: list[TraceSource] = []
+    others: dict[str, list[TraceSource]] = {"visits": [], "places": [], "": []}
     for source in sources(path):
-        match kind_of(source.data):
-            case "table":
-                fixes.append(_table(source, problems))
-            case "walk":
-                fixes.append(_walk(source, problems))
-            case "gpx":
-                fixes.append(_gpx(source, problems))
-            case "meetings":
-                meetings.append(_meetings(source, problems))
-            case "visits":
-                visits.append(source)
-            case "places":
-                places.append(source)
-            case None:
-                strangers.append(source)
+        kind = form or kind_of(source.data) or ""
+        if kind in others:
+            others[kind].append(source)
+        elif isinstance(found := _read_one(source, kind, slot, problems), Meetings):
+            meetings.append(found)
+            if not form:
+                check_plausible(found)
+        else:
+            fixes.append(found)
+    visits, places, strangers = others.values()
     if visits:
         fixes += [_visits(visit, _nearest_name(visit, places or _places_beside(path)), problems) for visit in visits]
     if not fixes and not meetings:
         for source in strangers:
             if names_of(first_line(source.data)):  # some columns are there: say which are not
                 _table(source, problems)
-        raise DataError(f"no traces: {EXPECTED}", path)
+        raise DataError(f"no traces: {EXPECTED}{_columns_seen(strangers)}", path)
     for source in strangers:
         problems.add(f"not a trace: {EXPECTED}", source.name, remedy="remove or correct it")
     if (fixes and meetings) or len({(found.geographic, found.dated) for found in fixes}) > 1:
         raise DataError("holds traces of several kinds", path, remedy="give one file, or put each kind in its folder")
     return meetings or fixes
+
+
+def _read_one(source: TraceSource, kind: str, slot: float, problems: Problems) -> Fixes | Meetings:
+    if kind == "meetings":
+        return read_meetings(source, problems)
+    if kind in ("intervals", "connections"):
+        return (read_intervals if kind == "intervals" else read_connections)(source, slot, problems)
+    readers = {"table": _table, "walk": _walk, "gpx": _gpx, "positions": _positions}
+    return readers[kind](source, problems)
+
+
+def _columns_seen(strangers: Sequence[TraceSource]) -> str:
+    """What a file of numbers looks like that is of no known form."""
+    for source in strangers:
+        fields = fields_of(first_line(source.data))
+        if len(fields) > 1 and all(map(is_number, fields)):
+            return (
+                f"; {source.name.name} has {len(fields)} columns of numbers, and what they are is unclear: name their "
+                f"form with --layout or topology.layout ({', '.join(FORMS)})"
+            )
+    return ""
 
 
 # ---- Each kind
@@ -113,7 +132,7 @@ class _TimeParser:
 
     def __call__(self, value: str) -> float:
         if self.dated is not True and (self.dated is False or is_number(value)):
-            found = float(_SECONDS(value))
+            found = float(SECONDS(value))
             self.dated = False
         else:
             found = _since_1970(value)
@@ -172,28 +191,8 @@ def _table(source: TraceSource, problems: Problems) -> Fixes:
     )
 
 
-def _plain(
-    source: TraceSource, parsers: Sequence[tables.Parser], names: str, problems: Problems, more: int = 0
-) -> tuple[list[Any], list[int]]:
-    """Rows of fields between blanks, without a header; up to `more` fields after the named ones are not looked at."""
-    rows, lines = [], []
-    for line, text in enumerate(tables.decode_text(source.data, source.name).split("\n"), start=1):
-        if not (fields := fields_of(text)):
-            continue
-        if not len(parsers) <= len(fields) <= len(parsers) + more:
-            problems.add(f"{len(fields)} fields, expected {names}", source.name, line, remedy="correct the line")
-            continue
-        try:
-            rows.append([parse(field) for parse, field in zip(parsers, fields)])
-        except ValueError as error:
-            problems.add(f"{error}, in a line of {names}", source.name, line, remedy="correct or remove the line")
-            continue
-        lines.append(line)
-    return rows, lines
-
-
 def _walk(source: TraceSource, problems: Problems) -> Fixes:
-    rows, lines = _plain(source, (_SECONDS, _METRES, _METRES), "t x y", problems)
+    rows, lines = plain_rows(source, (SECONDS, _METRES, _METRES), "t x y", problems)
     numbers = np.array(rows, float).reshape(-1, 3)
     return replace(_one_device(source.name, numbers[:, 0], numbers[:, 1:], lines, geographic=False), since="start")
 
@@ -212,20 +211,25 @@ def _one_device(file: Path, times: np.ndarray, places: np.ndarray, lines: Sequen
     )
 
 
-def _meetings(source: TraceSource, problems: Problems) -> Meetings:
-    rows, lines = _plain(source, (_SECONDS, tables.text, tables.text), "t i j", problems, more=2)
-    first: dict[tuple[Any, ...], int] = {}
-    kept = []
-    for row, line in zip(rows, lines):
-        time, one, other = row
-        if one == other:
-            problems.add(f"{one[:40]!r} meets itself", source.name, line, remedy="remove the line")
-        elif (before := first.setdefault((time, *sorted((one, other))), line)) != line:
-            problems.add(f"the same contact is on line {before}", source.name, line, remedy="remove one of them")
-        else:
-            kept.append(row)
-    return Meetings(
-        source.name, np.array([row[0] for row in kept], float), [row[1] for row in kept], [row[2] for row in kept]
+def _positions(source: TraceSource, problems: Problems) -> Fixes:
+    """Lines of `t id x y` or `id t x y`; latitude and longitude may stand for x and y."""
+    some = [fields_of(line) for line in tables.decode_text(source.data, source.name).split("\n")[:1000]]
+    some = [row for row in some if len(row) == 4 and all(map(is_number, row))]
+    time = time_column(some) or 0
+    geographic = is_geographic(some)
+    first, second = (_LATITUDE, _LONGITUDE) if geographic else (_METRES, _METRES)
+    who = (SECONDS, tables.text) if time == 0 else (tables.text, SECONDS)
+    names = f"{'t id' if time == 0 else 'id t'} {'lat lon' if geographic else 'x y'}"
+    rows, lines = plain_rows(source, (*who, first, second), names, problems)
+    return Fixes(
+        source.name,
+        [row[1 - time] for row in rows],
+        times=np.array([row[time] for row in rows], float),
+        places=np.array([row[2:] for row in rows], float).reshape(-1, 2),
+        stationary=np.zeros(len(rows), bool),
+        lines=lines,
+        geographic=geographic,
+        dated=False,
     )
 
 
@@ -295,7 +299,7 @@ def _visits(source: TraceSource, places: TraceSource, problems: Problems) -> Fix
     spots = _spots(places, problems)
     header = first_line(source.data)
     names = names_of(header)
-    columns = {names["device"]: tables.text, names["time"]: _SECONDS, names["poi"]: _spot_of(spots, places.name)}
+    columns = {names["device"]: tables.text, names["time"]: SECONDS, names["poi"]: _spot_of(spots, places.name)}
     also = {names["sequence"]: tables.text} if "sequence" in names else {}
     delimiter = delimiter_of(header)
     table = tables.read_csv(source.name, columns, problems, also=also, delimiter=delimiter, content=source.data)

@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from wayfare.core.errors import ConfigError, DataError
-from wayfare.encounters.trace_files import Fixes, Meetings
+from wayfare.encounters.contact_files import Meetings
+from wayfare.encounters.trace_files import Fixes
 from wayfare.io import earth
 from wayfare.io.findings import Problems
 

@@ -1,11 +1,12 @@
 """Where traces come from: files, packed files, folders and archives; and what each file is, by its first lines.
 
     table     a header with device, time and lat, lon (or x, y); stationary where it is known; the town's own form
-    walk      no header, `t x y` per line (seconds, metres), a file per device, as the KAIST and NCSU walks
     gpx       a track as satellite receivers and phones write it, a file per device
     visits    who was at which attraction when
     places    where attractions are: beside visits
-    meetings  no header, `t i j` per line: who was near whom, as SocioPatterns publishes them
+    walk, positions, meetings, intervals, connections
+              no header, numbers between blanks or commas (seconds, metres): `trace_columns` tells them apart;
+              meetings (time, i, j) and intervals (i, j, start, end) may have a header
 
 Nothing is unpacked but into a folder that is deleted again, and never more than the limits allow.
 """
@@ -23,17 +24,19 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from wayfare.core.errors import DataError
+from wayfare.encounters.trace_columns import PlainForm, form_of
 from wayfare.io.archives import unpack
 
 MAX_BYTES = 2**30  # of one file, unpacked
 MAX_RATIO = 100  # how much larger than the packed file it may be; small ones are let pass
-Kind = Literal["table", "walk", "gpx", "visits", "places", "meetings"]
+Kind = Literal["table", "gpx", "visits", "places"] | PlainForm
 
 _SUFFIXES = (".csv", ".tsv", ".txt", ".dat", ".gpx", ".gz")
 _NO_TRACES = ("readme", "license", "copying")
 _HEAD = 2**14  # bytes that show what a file is
 _UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError)
 _PHOTOS = frozenset({"file", "filename", "file_name", "image", "photo", "path"})
+_LINES = 400  # of a file
 _LOOKS = 20  # files of a folder that show what it is
 _ALIASES = {
     "device": ("device", "user", "visitor", "id", "nsid"),
@@ -45,6 +48,10 @@ _ALIASES = {
     "stationary": ("stationary",),
     "poi": ("poi", "poiid"),
     "sequence": ("sequence", "seqid"),
+    "one": ("i", "id1", "node1", "device1", "user1", "source", "src", "from"),
+    "other": ("j", "id2", "node2", "device2", "user2", "target", "dst", "to"),
+    "start": ("start", "begin", "start_time", "t_start"),
+    "end": ("end", "stop", "end_time", "t_end"),
 }
 
 
@@ -184,11 +191,21 @@ def kind_of(data: bytes) -> Kind | None:
         return "table" if located else "visits"
     if "poi" in names and located:
         return "places"
-    rows = [fields_of(line) for line in data[:_HEAD].decode("utf-8", "replace").splitlines()[:20]]
-    numbers = [row[:3] for row in rows if len(row) >= 3 and all(map(is_number, row[:3]))]
-    if not numbers or numbers[0] != fields_of(first)[:3]:
-        return None
-    return "meetings" if all(field.isdigit() for row in numbers for field in row) else "walk"
+    if {"one", "other"} <= names.keys() and not located:
+        return "intervals" if {"start", "end"} <= names.keys() else "meetings" if "time" in names else None
+    return form_of(_plain_rows(data, first))
+
+
+def _plain_rows(data: bytes, first: str) -> list[list[str]]:
+    """The fields of the first lines without a header; a few odd lines do not make another form of them."""
+    lines = data[:_HEAD].decode("utf-8", "replace").splitlines()[: -1 if len(data) >= _HEAD else None]
+    rows = [row for row in map(fields_of, lines[:_LINES]) if row]
+    start = fields_of(first)
+    if len(start) < 3 or not is_number(start[0]):
+        return []
+    linked = start[1].upper() == "CONN"
+    usual = [row for row in rows if len(row) == len(start) and (linked or all(map(is_number, row[:3])))]
+    return usual if 4 * len(usual) >= len(rows) else []
 
 
 def first_line(data: bytes) -> str:

@@ -21,8 +21,9 @@ import numpy as np
 
 from wayfare.core.errors import ConfigError, DataError
 from wayfare.encounters import trace_files, trace_sources
+from wayfare.encounters.contact_files import Meetings
 from wayfare.encounters.near import each_slot
-from wayfare.encounters.trace_files import Fixes, Meetings
+from wayfare.encounters.trace_files import Fixes
 from wayfare.encounters.trace_rows import (
     DAY,
     FAR,
@@ -98,6 +99,7 @@ def load(
     window: str = "",
     fold: bool = False,
     max_speed: float = math.inf,
+    form: str = "",
 ) -> Traces | Contacts:
     """Traces or contacts from a file, folder or archive, whatever its form.
 
@@ -106,7 +108,8 @@ def load(
     UTC if the file's times have zones. With `fold` all days become one, in which each device appears once for each of
     its days, as name/2024-06-21; walks that each have their own start all begin at 0. Rows that cannot be used, also
     because a device would have to move faster than `max_speed` metres a second, are listed in `problems` of what is
-    returned, or raised at once if `strict`. Devices of which nothing is left are counted in `dropped`.
+    returned, or raised at once if `strict`. Devices of which nothing is left are counted in `dropped`. `form` says what
+    lines of numbers are (`trace_columns`), where that is not to be guessed.
     """
     if not 0.1 <= slot <= DAY:
         raise ConfigError(f"a slot lasts {slot} s: expected 0.1 to 86400")
@@ -114,7 +117,7 @@ def load(
         raise ConfigError(f"max_speed {max_speed} and gap {gap}: expected metres a second above 0, seconds from 0 on")
     window_of(window)
     problems = Problems(strict)
-    found = trace_files.read(path, problems)
+    found = trace_files.read(path, problems, slot, form)
     used = [part for part in found if len(part.times)]
     if not used:
         reason = f": {problems.found[0]}" if problems.found else ""
@@ -133,14 +136,14 @@ def load(
     return _resampled(fixes, days, gap, max_speed, problems)
 
 
-def check(path: Path, strict: bool = False, progress: Progress | None = None) -> Findings:
+def check(path: Path, strict: bool = False, progress: Progress | None = None, form: str = "") -> Findings:
     """What is there, for `wayfare data check`: files far apart (a town's cities) are counted one by one."""
     try:
-        found = {path: load(path, strict=strict, max_speed=MAX_SPEED)}
+        found = {path: load(path, strict=strict, max_speed=MAX_SPEED, form=form)}
     except _FarApart as error:
         if not path.is_dir():
             raise
-        found = {file: load(file, strict=strict, max_speed=MAX_SPEED) for file in error.files}
+        found = {file: load(file, strict=strict, max_speed=MAX_SPEED, form=form) for file in error.files}
     if progress is not None:
         progress(len(found), len(found))
     problems = Problems()

@@ -29,9 +29,9 @@ _ORDER = (
 )  # on the page  # fmt: skip
 
 
-def gather(path: Path, progress: Progress = silent) -> Collection:
+def gather(path: Path, progress: Progress = silent, layout: str = "") -> Collection:
     """Everything that the page shows. A data set that cannot be read at all is listed with the reason."""
-    found = sorted(find(path), key=lambda item: _ORDER.index(item.layout))
+    found = sorted(find(path, layout), key=lambda item: _ORDER.index(item.layout))
     sets: list[DataSet] = []
     sources: list[maps.MapSource] = []
     thumbnails = Thumbnails()
@@ -67,7 +67,7 @@ def _gather(item: FoundLayout, thumbnails: Thumbnails) -> Gathered:
         case "cifar":
             return objects.gather_cifar(item.path, thumbnails)
         case "traces":
-            return encounters.gather(item.path)
+            return encounters.gather(item.path, item.form)
         case "folder":
             return objects.gather_folder(item.path, thumbnails)
     raise DataError(f"the layout {item.layout!r} cannot be shown", item.path)

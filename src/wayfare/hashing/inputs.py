@@ -27,6 +27,10 @@ class PairInputs:
         self._read_pairs(progress)
         self._read_images(progress)
 
+    def read(self, progress: Progress) -> None:
+        """Read the pairs, but show their pictures to no network yet."""
+        self._read_pairs(progress)
+
     def _read_pairs(self, progress: Progress) -> Paired:
         if self._pairs is None:
             self._pairs = self._data.load(progress, self._image.size)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -24,12 +25,12 @@ from torch import Tensor, nn
 
 from wayfare.components import part
 from wayfare.core.errors import ConfigError
-from wayfare.core.protocols import Batch, Client, Output, Progress, Task
+from wayfare.core.protocols import Batch, Client, Output, Progress, SampleFiles, Task
 from wayfare.core.values import SHARE, Kind
 from wayfare.hashing import ranking
 from wayfare.hashing.base_method import BaseMethod
 from wayfare.hashing.buffers import Buffers, joint_codes
-from wayfare.hashing.data.base import PairData
+from wayfare.hashing.data.base import PairData, PairFiles
 from wayfare.hashing.data.pairs import Paired
 from wayfare.hashing.data.sample import SamplePairs
 from wayfare.hashing.images import GivenImages
@@ -91,8 +92,9 @@ class Hashing(Task):
     scale: float = 1.0  # of the whole loss; FedCAFE's code has 1 / clients here
     examples: int = 0  # pairs to learn from on all devices together; 0: all are in this data
 
-    sources: ClassVar[frozenset[str]] = frozenset({"labels", "categories"})
+    sources: ClassVar[frozenset[str]] = frozenset({"labels", "categories", "files"})
     provides: ClassVar[frozenset[str]] = frozenset({"features", "classes", "codes"})
+    finished: ClassVar[str] = "wayfare.hashing.finished:HashingRun"
     moved: ClassVar[Mapping[str, str]] = _MOVED
 
     def __post_init__(self) -> None:
@@ -115,6 +117,9 @@ class Hashing(Task):
     def pairs(self) -> Paired:
         """All pairs; the pool that partitions divide is their `train`."""
         return self.loaded.pairs
+
+    def read(self, progress: Progress) -> None:
+        self.loaded.read(progress)
 
     def prepare(self, progress: Progress) -> None:
         self.loaded.prepare(progress)
@@ -162,6 +167,9 @@ class Hashing(Task):
         return Categories(values, self.classes, (self.classes,), {"label": Level(values, self.classes)})
 
     def source(self, name: str) -> Any:
+        if name == "files":
+            place = self.data.path if isinstance(self.data, PairFiles) else ""
+            return SampleFiles(Path(place), tuple(self.pairs.ids[self.pairs.train].tolist())) if place else None
         return self.categories if name == "categories" else self.labels
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -71,3 +72,16 @@ def pictures_below(root: Path, most: int | None = None) -> list[str]:
         except OSError as error:
             raise DataError(f"cannot be read: {error.strerror}", root / start) from error
     return sorted(found)[:most]
+
+
+def photo_files(photos: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """A photo, a folder of photos, or several of either, as files, each once."""
+    given = [photos] if isinstance(photos, str | os.PathLike) else photos
+    files: list[Path] = []
+    for path in map(Path, given):
+        if not path.exists():
+            raise DataError("no such file or folder", path)
+        files += [path / name for name in pictures_below(path)] if path.is_dir() else [path]
+    if not files:
+        raise DataError("no JPEG, PNG or WebP pictures in it", Path(next(iter([*given, "."]))))
+    return list(dict.fromkeys(files))

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from wayfare.core.errors import DataError
+from wayfare.core.errors import DataError, unknown
 from wayfare.io.findings import Findings
 
 # Each is a module with recognises(path) and check(path, strict, progress); the more specific ones come first.
@@ -40,11 +40,21 @@ DESCRIPTIONS = {
     "csv_pairs": "pictures with texts and labels: a CSV table, photo,text,labels",
     "celeba": "CelebA: list_attr_celeba.txt or .csv",
     "cifar": "CIFAR-10: data_batch_1.bin ...",
-    "traces": "traces of devices or contacts: CSV, t x y, t i j, GPX",
+    "traces": "traces of devices or contacts: CSV, t x y, t id x y, t i j, i j start end, GPX",
     "photos": "geotagged photos: EXIF, a CSV table, or @-names",
     "folder": "a folder of pictures for each class",
 }
+_NEAR = ("photos", "csv_pairs")  # those that can say what is missing, in near_miss(path)
 Progress = Callable[[int, int], None]  # items done, items in all
+
+
+FORMS = {  # of one layout, which can be named in its place
+    "meetings": "traces: lines of `t i j`",
+    "intervals": "traces: lines of `i j start end`",
+    "connections": "traces: lines of `t CONN i j up`",
+    "positions": "traces: lines of `t id x y` or `id t x y`",
+    "walk": "traces: lines of `t x y`, a file per device",
+}
 
 
 class FoundLayout(NamedTuple):
@@ -52,17 +62,33 @@ class FoundLayout(NamedTuple):
 
     layout: str
     path: Path
+    form: str = ""  # what the user says it is, of those of the layout
 
     @property
     def module(self) -> ModuleType:
         """Its reader."""
         return import_module(MODULES[self.layout])
 
+    def check(self, strict: bool = False, progress: Progress | None = None) -> Findings:
+        """What it holds, and what is wrong with it."""
+        more = {"form": self.form} if self.form else {}
+        found: Findings = self.module.check(self.path, strict, progress, **more)
+        return found
 
-def find(path: Path) -> list[FoundLayout]:
-    """The data sets at a path: the folder itself, or those among its subfolders, as in a generated town."""
+
+def find(path: Path, layout: str = "") -> list[FoundLayout]:
+    """The data sets at a path: the folder itself, or those among its subfolders, as in a generated town.
+
+    With `layout` nothing is guessed: it is the layout of the path itself.
+    """
     if not path.exists():
         raise DataError("no such file or folder", path)
+    if layout in FORMS:
+        return [FoundLayout("traces", path, layout)]
+    if layout and layout not in MODULES:
+        raise unknown("layout", layout, [*MODULES, *FORMS])
+    if layout:
+        return [FoundLayout(layout, path)]
     here = _layout_of(path)
     if here and not (path / "town.json").exists():
         return [FoundLayout(here, path)]
@@ -71,14 +97,15 @@ def find(path: Path) -> list[FoundLayout]:
     if not found:
         known = "; ".join(DESCRIPTIONS.values())
         what = "the folder is empty" if path.is_dir() and not inside else "not in a known layout"
-        raise DataError(what, path, remedy=f"expected one of: {known}")
+        near = [import_module(MODULES[name]).near_miss(path) for name in _NEAR]
+        raise DataError("; ".join([what, *filter(None, near)]), path, remedy=f"expected one of: {known}")
     return found
 
 
 def check(path: Path, strict: bool = False, progress: Progress | None = None) -> Iterator[Findings]:
     """What each data set at a path holds and what is wrong with it; `strict` raises the first problem."""
     for found in find(path):
-        yield found.module.check(found.path, strict, progress)
+        yield found.check(strict, progress)
 
 
 def _layout_of(path: Path) -> str:

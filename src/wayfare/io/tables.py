@@ -114,11 +114,13 @@ def read_csv(
     key: str | None = None,
     delimiter: str = ",",
     content: bytes | None = None,
+    unknown: Mapping[str, Any] | None = None,
 ) -> Table:
     """The named columns of a table with a header line; other columns are ignored.
 
     `also` are optional columns: if the file lacks one, so does the table. The values of `key` must be unique: a row
-    that repeats one is a problem. `content` is the content of the file, if it is part of an archive.
+    that repeats one is a problem. `content` is the content of the file, if it is part of an archive. `unknown` names
+    columns of which an odd value is only left out: what stands in its place, while the rest of the row is kept.
     """
     rows = _rows(path, delimiter, content)
     _, header = next(rows, (1, []))
@@ -141,11 +143,16 @@ def read_csv(
             problems.add(f"{len(row)} fields, the header has {len(names)}", path, line, remedy="correct the line")
             continue
         values = []
-        try:
-            for name, place, parser in wanted:  # noqa: B007, name says which field was wrong
+        for name, place, parser in wanted:
+            try:
                 values.append(parser(row[place]))
-        except ValueError as error:
-            problems.add(str(error), path, line, name, "correct or remove the line")
+            except ValueError as error:
+                if unknown is None or name not in unknown:
+                    problems.add(str(error), path, line, name, "correct or remove the line")
+                    break
+                problems.add(f"{error}; only this field is left out", path, line, name, "correct or empty it")
+                values.append(unknown[name])
+        if len(values) < len(wanted):
             continue
         if key is not None:
             found = values[key_place]

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from wayfare.core.errors import ConfigError
-from wayfare.core.protocols import Batch
+from wayfare.core.protocols import Batch, Progress
 from wayfare.io.lazy import LazyInputs
 from wayfare.io.pictures import Pictures
 from wayfare.objects.data import ObjectData
@@ -31,6 +31,14 @@ class LoadedObjects(LazyInputs):
     @cached_property
     def parts(self) -> tuple[Pictures, Pictures]:
         return self._data.sized(self._model.side).load(self._progress)
+
+    def read(self, progress: Progress) -> None:
+        """Read the pictures, but compute no features of them yet."""
+        self._progress = progress
+        try:
+            _ = self.parts
+        finally:
+            del self._progress
 
     @cached_property
     def inputs(self) -> tuple[ObjectInputs, ObjectInputs]:

@@ -54,6 +54,15 @@ class ObjectModel(Model):
         """A new network for pictures of this shape."""
         raise NotImplementedError
 
+    @property
+    def scaling(self) -> str:
+        """By which means and deviations of `inputs.NORMALISATION` pixels are scaled."""
+        return "half"
+
+    def frozen_part(self) -> nn.Module | None:
+        """What makes features of pictures from 0 to 1, where the network sees these."""
+        return None
+
 
 @dataclass(frozen=True)
 class PixelModel(ObjectModel):
@@ -61,6 +70,10 @@ class PixelModel(ObjectModel):
 
     weights: str = ""  # a safetensors file with pretrained weights, torchvision's names
     normalise: Literal["half", "cifar10", "imagenet"] = "half"  # by which means and deviations pixels are scaled
+
+    @property
+    def scaling(self) -> str:
+        return self.normalise
 
     def missing_files(self) -> list[str]:
         return missing(self.weights)
@@ -165,6 +178,9 @@ class FrozenHeadClassifier(ObjectModel):
 
     def network(self, classes: int, shape: Shape) -> nn.Module:
         return Head(classes)
+
+    def frozen_part(self) -> nn.Module:
+        return self.trunk()
 
     def trunk(self) -> Trunk:
         """The frozen network."""

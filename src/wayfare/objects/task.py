@@ -51,6 +51,8 @@ class Objects(Task):
     model: ObjectModel = part("model", "cnn", _MODELS)
     augment: PictureAugmentation = part("augmentation", "none", _AUGMENTATIONS)  # how pictures are changed in training
 
+    finished: ClassVar[str] = "wayfare.objects.finished:ObjectsRun"
+    sources: ClassVar[frozenset[str]] = frozenset({"labels", "files"})
     moved: ClassVar[Mapping[str, str]] = {
         "path": "data.path",
         "names": "data.names",
@@ -82,6 +84,9 @@ class Objects(Task):
         """The pictures, read when they are first needed."""
         return LoadedObjects(self.data, self.model)
 
+    def read(self, progress: Progress) -> None:
+        self.loaded.read(progress)
+
     def prepare(self, progress: Progress) -> None:
         self.loaded.prepare(progress)
 
@@ -102,6 +107,9 @@ class Objects(Task):
     @property
     def labels(self) -> np.ndarray:
         return self.loaded.parts[POOL].labels
+
+    def source(self, name: str) -> Any:
+        return self.data.files(self.loaded.parts[POOL]) if name == "files" else self.labels
 
     @property
     def classes(self) -> tuple[str, ...]:

@@ -188,6 +188,12 @@ class Record:
         return next((line.model_sha256 for line in reversed(self.rounds) if line.model_sha256), "")
 
     @property
+    def weights_sha256(self) -> str:
+        """Of the weights in model.safetensors: where every device has a model of its own, they are the mean of all."""
+        found = (self.summary or {}).get("weights_sha256")
+        return str(found) if found else self.model_sha256
+
+    @property
     def skipped_files(self) -> tuple[tuple[str, str], ...]:
         """(file, reason) for every data file that was left out; known once the run has finished."""
         entries = (self.summary or {}).get("skipped_files") or []

@@ -4,6 +4,7 @@
     random  shards  dirichlet  quantity      rules that need one label per sample; one file and one class each
     semantic.py          K-means over category tensors (semantics.py), then one of three rules (federated scene-graph
                          benchmark, Sec. 3); centroids/ reads given clusters, such as the paper's
+    column.py            a client for each person: by a column of a table, or a folder for each
     file  joined  virtual                    a stored split, the devices of a real federation, a million virtual clients
     heterogeneity.py     how different clients are; semantic_stats.py: the same by meaning; summary.py: all for a report
 

@@ -1,4 +1,4 @@
-"""A stored partition: a file written by `wayfare split --save`, or taken from another run's folder."""
+"""A stored partition: a file written by `wayfare split --save`, a CSV table, or taken from another run's folder."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from wayfare.core.errors import DataError
 from wayfare.core.protocols import Partition, Population
+from wayfare.partition.column import from_csv
 from wayfare.partition.split import load_split
 
 
@@ -21,7 +22,10 @@ class File(Partition):
 
     def __call__(self, labels: np.ndarray, rng: np.random.Generator) -> Population:
         try:
-            split = load_split(Path(self.path).read_bytes())
+            data = Path(self.path).read_bytes()
+            if self.path.lower().endswith(".csv"):
+                return from_csv(data, Path(self.path), len(labels))
+            split = load_split(data)
         except OSError as error:
             raise DataError(f"cannot read this partition: {error.strerror}", file=self.path) from error
         # of a semantic split it is that of clusters, which nobody has before they are found again; and where a topology

@@ -49,6 +49,7 @@ class PlaceSamples:
         """Table and pictures; reads them where that has not been done yet."""
         if self._read is None:
             photos, data = self.data.load(progress), self.data
+            self._divide(photos)  # refuses what cannot be trained or tested on, before pictures are decoded
             size, room = (data.height, data.width), data.cache * _GIB
             images = decoded(photos.root, photos.paths(), size, room, _named(progress, "reading photographs"))
             if not len(images):
@@ -60,8 +61,11 @@ class PlaceSamples:
     @cached_property
     def divided(self) -> TrainTest:
         """Which photographs are trained and tested on."""
+        return self._divide(self.table)
+
+    def _divide(self, photos: PlacePhotos) -> TrainTest:
         data = self.data
-        return divide(self.table, data.queries, data.test, name=data.test_name, own=data.own, piece=data.piece)
+        return divide(photos, data.queries, data.test, name=data.test_name, own=data.own, piece=data.piece)
 
     @cached_property
     def pool(self) -> PlacePhotos:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from wayfare.components import part
 from wayfare.core.errors import ConfigError, WayfareError
-from wayfare.core.protocols import Batch, Client, Output, Population, Progress, Task
+from wayfare.core.protocols import Batch, Client, Output, Population, Progress, SampleFiles, Task
 from wayfare.core.seeds import rng_for
 from wayfare.core.values import SHARE, Kind, Number
 from wayfare.places.augment import Augmentation
@@ -86,7 +86,8 @@ class Places(Task):
     search: Search = "city"  # look for a query in its own city's database, or in those of all cities at once
 
     provides: ClassVar[frozenset[str]] = frozenset({"features"})
-    sources: ClassVar[frozenset[str]] = frozenset({"labels", "photos", "features"})
+    sources: ClassVar[frozenset[str]] = frozenset({"labels", "photos", "features", "files"})
+    finished: ClassVar[str] = "wayfare.places.finished:PlacesRun"
     moved: ClassVar[Mapping[str, str]] = {
         **{key: f"data.{key}" for key in (
             "path", "height", "width", "test_cities", "subtask", "tolerance", "queries", "test", "piece", "own",
@@ -128,6 +129,9 @@ class Places(Task):
         places = census(split, self.photos)
         return {"table": places.pop("table"), "places": places}
 
+    def read(self, progress: Progress) -> None:
+        self.loaded.read(progress)
+
     def prepare(self, progress: Progress) -> None:
         self.loaded.read(progress)
         if not self.model.is_random:  # a random trunk is another one for every seed
@@ -163,6 +167,8 @@ class Places(Task):
     def source(self, name: str) -> Any:
         if name == "photos":
             return self.photos
+        if name == "files":
+            return SampleFiles(self.photos.root, tuple(self.photos.files.tolist()))
         return self.features if name == "features" else None
 
     # ---- network

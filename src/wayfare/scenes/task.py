@@ -64,6 +64,7 @@ class Scenes(Task):
 
     sources: ClassVar[frozenset[str]] = frozenset({"labels", "categories"})
     provides: ClassVar[frozenset[str]] = frozenset({"features"})
+    finished: ClassVar[str] = "wayfare.scenes.finished:ScenesRun"
     moved: ClassVar[Mapping[str, str]] = {
         **{key: f"data.{key}" for key in ("path", "super_classes", "test", "own")},
         **{"town": "data.size", "town_seed": "data.seed", "data_seed": "data.test_seed"},

@@ -12,6 +12,9 @@ Which columns these are can be said; columns of usual names are found. Several l
               "kind:50+colour"   the labels of two columns, on one level
               "group>kind:50"    on two levels, the coarse one first
 
+A table without labels is used, too: words that some texts have in common, but not many, stand for them, so that two
+pairs are relevant to each other if they share one (labels = "words").
+
 Files are named from the table's folder, or from `images` or `photos` in it. A text may be empty, and so may labels.
 """
 
@@ -29,6 +32,7 @@ import numpy as np
 from wayfare.core.errors import ConfigError, DataError
 from wayfare.hashing.data.base import PairFiles
 from wayfare.hashing.data.source import PairSource, find_pictures, strings
+from wayfare.hashing.data.words import tokens
 from wayfare.io.findings import Findings, Problems, Progress, recogniser
 from wayfare.io.folders import inside
 from wayfare.io.probe import check_pictures
@@ -39,6 +43,8 @@ _USUAL = {
     "text": ("text", "caption", "captions", "title", "description", "name", "tags", "keywords"),
     "labels": ("labels", "label", "classes", "class", "category", "categories"),
 }
+WORDS = "words"  # in place of a column of labels
+_TOO_COMMON, _MOST_WORDS = 0.2, 200  # share of texts above which a word tells nothing; words that are labels
 _BESIDE = (".", "images", "photos")
 _COLUMN = re.compile(r"\{([^{}]+)\}")
 _ROLES = {
@@ -59,7 +65,7 @@ class _Column:
 class TablePairs(PairFiles):
     """A table, or the only one of a folder."""
 
-    labels: str = ""  # columns, as above
+    labels: str = ""  # columns, as above; "words": words that texts share
     text: str = ""
     photo: str = ""
     min_count: int = 2  # texts that a word of the vocabulary is in
@@ -72,7 +78,8 @@ class TablePairs(PairFiles):
         columns = header(file)
         photo = self.photo or _usual(columns, "photo", file)
         texts = (self.text or _usual(columns, "text", file)).split("+")
-        levels = _levels(self.labels or _usual(columns, "labels", file), self.terms.rare)
+        labels = self.labels or _labels_column(columns, file)
+        levels = [] if labels == WORDS else _levels(labels, self.terms.rare)
         photos = _COLUMN.findall(photo) or [photo]
         for name in (*photos, *texts, *(column.name for level in levels for column in level)):
             if name not in columns:
@@ -86,14 +93,17 @@ class TablePairs(PairFiles):
         rows = [row for row, place in enumerate(files) if place is not None]
         if not rows:
             raise DataError(f"none of its {len(table)} pairs has a picture", file, remedy="name files from its folder")
-        shown, matrix, counts = _labels(table, levels, rows)
+        written = [" ".join(part for name in texts if (part := table[name][row])) for row in rows]
+        shown, matrix, counts = (
+            _labels(table, levels, rows) if levels else _shared_words(written, file, self.terms.rare)
+        )
         return PairSource(
             name="table",
             ids=[table["id"][row] if "id" in table.columns else names[row] for row in rows],
             labels=matrix,
             names=shown,
             levels=counts,
-            texts=[" ".join(part for name in texts if (part := table[name][row])) for row in rows],
+            texts=written,
             root=file.parent,
             files=[place for place in files if place is not None],
             roles=strings([table["split"][row] for row in rows]) if "split" in table.columns else None,
@@ -112,13 +122,35 @@ def read(path: Path, problems: Problems) -> PairSource:
 def recognises(path: Path) -> bool:
     """Whether it is a table, or a folder with one, that has pictures, texts and labels in columns of usual names."""
     columns = {name.lower() for name in header(_file(path))}
-    return not {"lat", "latitude"} & columns and all(columns & set(usual) for usual in _USUAL.values())
+    if {"lat", "latitude"} & columns or not all(columns & set(_USUAL[kind]) for kind in ("photo", "text")):
+        return False
+    return bool(columns & set(_USUAL["labels"])) or bool(columns & set(_USUAL["text"]) - {"name"})
+
+
+@recogniser
+def _has_pictures(path: Path) -> bool:
+    return bool({name.lower() for name in header(_file(path))} & set(_USUAL["photo"]))
+
+
+def near_miss(path: Path) -> str:
+    """What a table of pictures lacks."""
+    if path.suffix.lower() not in ("", ".csv") or not _has_pictures(path):
+        return ""
+    columns = header(_file(path))
+    if {"lat", "latitude", "lon", "lng", "longitude"} & {name.lower() for name in columns}:
+        return ""
+    return (
+        f"{_file(path)} names pictures, but has no column of texts ({', '.join(_USUAL['text'][:4])}); it has "
+        f"{', '.join(map(repr, columns[:30]))}"
+    )
 
 
 def check(path: Path, strict: bool = False, progress: Progress | None = None) -> Findings:
     """Read all lines, decode all pictures."""
     source = read(path, Problems(strict))
+    labelled = _labels_column(header(_file(path)), _file(path)) != WORDS
     counts: dict[str, int | float | str] = {
+        **({} if labelled else {"no column of labels": "words that texts share stand for them"}),
         "pairs": len(source),
         "whole pictures": check_pictures(source.files or [], source.problems, progress),
         "without a word": int((~source.worded).sum()),
@@ -150,6 +182,12 @@ def _usual(columns: Sequence[str], kind: str, file: Path) -> str:
     found = ", ".join(map(repr, columns[:30])) or "nothing"
     remedy = f"say {kind} = the name of one of its columns"
     raise DataError(f"no column {' or '.join(_USUAL[kind][:3])}; found {found}", file, 1, kind, remedy)
+
+
+def _labels_column(columns: Sequence[str], file: Path) -> str:
+    """The column of labels, or that words stand for them."""
+    has = {name.lower() for name in columns} & set(_USUAL["labels"])
+    return _usual(columns, "labels", file) if has else WORDS
 
 
 def _levels(labels: str, rare: bool) -> list[list[_Column]]:
@@ -204,6 +242,24 @@ def _picture_names(photo: str, table: Table, problems: Problems) -> list[str]:
 
 
 # ---- Labels
+
+
+def _shared_words(texts: Sequence[str], file: Path, rare: bool) -> tuple[list[str], np.ndarray, tuple[int, ...]]:
+    """Words as labels: of at least two texts and at most a fifth of all; with `rare`, all words."""
+    words = [set(tokens(text)) for text in texts]
+    often = Counter(word for each in words for word in each)
+    most = max(2.0, _TOO_COMMON * len(texts))
+    kept = sorted(word for word, count in often.items() if rare or (2 <= count <= most and len(word) > 1))
+    if not rare:
+        kept = sorted(sorted(kept, key=lambda word: (-often[word], word))[:_MOST_WORDS])
+    if not kept:
+        what = "no column of labels, and no word that some of the texts have in common and most have not"
+        raise DataError(what, file, remedy="add a column 'labels', such as shirt;red")
+    place_of = {word: place for place, word in enumerate(kept)}
+    matrix = np.zeros((len(texts), len(kept)), bool)
+    for row, each in enumerate(words):
+        matrix[row, [place_of[word] for word in each if word in place_of]] = True
+    return kept, matrix, (len(kept),)
 
 
 def _labels(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from wayfare.core.protocols import Data, Progress
+from wayfare.core.protocols import Data, Progress, SampleFiles
 from wayfare.io.pictures import Pictures
 
 
@@ -18,6 +18,10 @@ class ObjectData(Data):
     def sized(self, side: int) -> Self:
         """The same with pictures of the size that the model prefers, where the layout leaves it open."""
         return self
+
+    def files(self, pool: Pictures) -> SampleFiles | None:
+        """The files of the pool, where pictures are files."""
+        return None
 
     def fixed(self, classes: tuple[str, ...]) -> Self:
         """The same with these classes written into the settings, for folders that have only some of them."""

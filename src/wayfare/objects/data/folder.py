@@ -2,6 +2,7 @@
 
     DIR/<class>/*.jpg                          split here, four fifths to train, one fifth to test
     DIR/train/<class>/*.jpg  DIR/test/...      split by you
+    DIR/<person>/<class>/*.jpg                 a folder for each person; the partition `column` gives each their own
 
 The split is by a hash of each file's name, so it is the same on every machine and for every seed. Pictures are decoded
 once, to the size asked for, and kept in the cache under a key made of their names, sizes and dates; a second load maps
@@ -23,6 +24,7 @@ import numpy as np
 
 from wayfare.core import protocols
 from wayfare.core.errors import ConfigError, DataError, suggestion
+from wayfare.core.protocols import SampleFiles
 from wayfare.io.cache import cache_dir, new_folder, read_pair, write_array, write_facts
 from wayfare.io.decoded import decode_to, key_of
 from wayfare.io.findings import Findings, Problems, Progress, recogniser
@@ -58,6 +60,9 @@ class ClassFolders(ObjectData):
     def on_folder(self, path: str) -> Self | None:
         return replace(self, path=path, own=True)
 
+    def files(self, pool: Pictures) -> SampleFiles:
+        return pool_files(Path(self.path), self.names, self.own, pool.skipped)
+
     def sized(self, side: int) -> Self:
         return replace(self, image_size=self.image_size or side)
 
@@ -92,12 +97,7 @@ def load(
     With `classes` these are the classes, of which the folder may have some only. In a device's own folder nothing is
     held back to test with.
     """
-    listing = _list(path)
-    if classes:
-        listing = _among(listing, classes)
-    if own:
-        photos = tuple(replace(photo, test=False) for photo in listing.photos if not photo.test)
-        listing = replace(listing, photos=photos)
+    listing = _chosen(path, classes, own)
     target = cache_dir() / "folders" / _key(listing, size, [list(classes), own] if classes or own else [])
     _ensure(target, listing, size)
     try:
@@ -111,6 +111,22 @@ def load(
         others = f", and {len(train.skipped) - 1} more" if len(train.skipped) > 1 else ""
         raise DataError(f"{first.reason}{others}", file=first.file, remedy="remove it, or load without strict")
     return train, test
+
+
+def _chosen(path: Path, classes: Sequence[str], own: bool) -> _Listing:
+    listing = _among(_list(path), classes) if classes else _list(path)
+    if not own:
+        return listing
+    return replace(listing, photos=tuple(replace(photo, test=False) for photo in listing.photos if not photo.test))
+
+
+def pool_files(path: Path, classes: Sequence[str], own: bool, skipped: Sequence[Skipped]) -> SampleFiles:
+    """The files of the training part that `load` gave, in its order, from the folder on."""
+    left_out = {item.file for item in skipped}
+    photos = [photo for photo in _chosen(path, classes, own).photos if str(photo.file) not in left_out]
+    return SampleFiles(
+        path, tuple(photo.file.relative_to(path).as_posix() for photo, test in zip(photos, _split(photos)) if not test)
+    )
 
 
 def files_by_class(path: Path) -> dict[str, list[Path]]:
@@ -158,6 +174,9 @@ def _list(root: Path) -> _Listing:
             raise DataError(f"no class of this name under {root / 'train'}", file=root / "test" / unknown[0])
         parts: list[tuple[Path, bool | None, list[str]]]
         parts = [(root / "train", False, classes), (root / "test", True, _class_names(root / "test"))]
+    elif people := _people(root):
+        classes = sorted({name for person in people for name in _class_names(root / person)})
+        parts = [(root / person, None, _class_names(root / person)) for person in people]
     else:
         classes = _class_names(root)
         parts = [(root, None, classes)]
@@ -169,6 +188,16 @@ def _list(root: Path) -> _Listing:
             photos += [_Photo(file, classes.index(name), test) for file in files]
             unread += others
     return _Listing(root, tuple(classes), tuple(photos), tuple(unread))
+
+
+def _people(root: Path) -> list[str]:
+    """The folders that hold class folders, if all do: a folder for each person."""
+    names = _class_names(root)
+    for name in names:
+        entries = [entry for entry in (root / name).iterdir() if not entry.name.startswith(".")]
+        if not any(entry.is_dir() for entry in entries) or any(entry.suffix.lower() in SUFFIXES for entry in entries):
+            return []
+    return names if len(names) > 1 else []
 
 
 def _among(listing: _Listing, classes: Sequence[str]) -> _Listing:

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from wayfare.core.errors import DataError
-from wayfare.io import exif
+from wayfare.io import earth, exif
 from wayfare.io.findings import Findings, Problems, Progress
 from wayfare.io.folders import inside, moment, pictures_below
 from wayfare.io.tables import Parser, Table, boolean, header, number, one_of, optional, read_csv, whole
@@ -31,8 +31,12 @@ Fact = TypeVar("Fact")
 Form = Literal["table", "names", "frames", "exif"]
 
 _SPLITS = ("train", "val", "test")
+_NOWHERE = "the position (0, 0) is that of no photo"
+_FAR, _MOST = 100_000.0, 0.8  # metres from the middle in which most photos of a city are, and how many that is
 _ROLES = dict.fromkeys(frames.QUERIES, True) | dict.fromkeys(frames.REFERENCES, False)
 _LOOKED_AT = 50  # photographs that show what kind of folder it is
+_LISTED = 5000  # among which these are chosen
+_GEOTAGGED = 0.75  # of the photographs of class folders have positions, if they are photographs of places
 _BESIDE = ("", "images/", "photos/")  # where a table's files are, from the table
 
 _ALIASES: Mapping[str, tuple[str, ...]] = {
@@ -51,6 +55,7 @@ _ALIASES: Mapping[str, tuple[str, ...]] = {
     "split": ("split",),
 }
 _NEEDED: Mapping[str, Parser] = {"file": inside, "lat": number(-90, 90), "lon": number(-180, 180)}
+_UNKNOWN = {"heading": np.nan, "frame": -1, "night": False, "split": ""}  # what stands for an odd value
 _KNOWN: Mapping[str, Parser] = {
     "heading": optional(number(-360, 360), np.nan),
     "time": str.strip,
@@ -92,18 +97,69 @@ def _load(root: Path, form: Form, table: Path | None, problems: Problems) -> Pla
         photos = _from_names(root, problems)
     else:
         photos = _from_exif(root, problems)
+    if form != "names":
+        _note_far(photos, problems)
     if not len(photos):
-        raise problems.found[0] if problems.found else DataError("no JPEG, PNG or WebP pictures in it", root)
+        raise _all_of(problems, root) if problems.found else DataError("no JPEG, PNG or WebP pictures in it", root)
     return photos
+
+
+def _all_of(problems: Problems, root: Path) -> DataError:
+    """Why no photograph is left, with more than the first reason."""
+    first, *others = problems.found
+    if not others:
+        return first
+    listed = "; ".join(map(str, others[:4])) + (f"; and {problems.count - 5} more" if problems.count > 5 else "")
+    return DataError(f"no photo can be used: {first}; {listed}", root)
+
+
+def _note_far(photos: PlacePhotos, problems: Problems) -> None:
+    """Name photographs that are far from where most of their city's are; they are kept, for they may be right."""
+    if photos.latitude is None or photos.longitude is None:
+        return
+    cities = photos.city
+    for city in dict.fromkeys(cities.tolist()):
+        rows = np.flatnonzero(cities == city)
+        places = np.stack((photos.latitude[rows], photos.longitude[rows]), 1)
+        rows, places = rows[np.isfinite(places).all(1)], places[np.isfinite(places).all(1)]
+        space = earth.from_centre(places)
+        far = np.linalg.norm(space - np.median(space, axis=0), axis=1) if len(rows) else np.empty(0)
+        if len(rows) and (far <= _FAR).mean() >= _MOST:
+            for row in np.flatnonzero(far > _FAR).tolist():
+                what = f"{far[row] / 1000:,.0f} km from where most photos were taken; it is used all the same"
+                problems.add(what, photos.root / photos.files[rows[row]], remedy="is its position right?")
 
 
 def recognises(path: Path) -> bool:
     """Whether these are photographs with positions, in any form."""
     try:
-        form, first = form_of(path), pictures_below(path, _LOOKED_AT)
-        return any(exif.has_position(path / name) for name in first) if form == "exif" else bool(first)
+        form, listed = form_of(path), pictures_below(path, _LISTED)
     except DataError:
         return False
+    some = listed[:: max(1, len(listed) // _LOOKED_AT)]
+    if form != "exif" or not some:
+        return bool(some)
+    share = sum(exif.has_position(path / name) for name in some) / len(some)
+    return share >= _GEOTAGGED if _is_of_classes(listed) else share > 0
+
+
+def _is_of_classes(listed: Sequence[str]) -> bool:
+    """Whether all pictures are in folders, and in several: they may be of classes, with a position here and there."""
+    folders = {name.rpartition("/")[0] for name in listed}
+    return "" not in folders and len(folders) > 1
+
+
+def near_miss(path: Path) -> str:
+    """What a table of photographs lacks, where there is one that says half of where they were taken."""
+    tables = sorted(path.glob("*.csv")) + sorted(path.glob("*.tsv")) if path.is_dir() else []
+    for file in tables:
+        called = _columns_of(file)[1]
+        missing = [column for column in _NEEDED if column not in called]
+        if len(missing) == 1 and "file" not in missing:
+            return f"{file} has {called['file']!r}, but no column {missing[0]!r}: where photos were taken is not said"
+        if missing == ["file"]:
+            return f"{file} has positions, but no column 'file': which photo each is of is not said"
+    return ""
 
 
 def form_of(root: Path) -> Form:
@@ -190,11 +246,14 @@ def _from_table(root: Path, file: Path, problems: Problems) -> PlacePhotos:
     delimiter, called = _columns_of(file)
     needed = {called.get(column, column): parser for column, parser in _NEEDED.items()}
     also = {called[column]: parser for column, parser in _KNOWN.items() if column in called}
-    table = read_csv(file, needed, problems, also=also, key=called.get("file", "file"), delimiter=delimiter)
+    unknown = {called[column]: value for column, value in _UNKNOWN.items() if column in called}
+    key = called.get("file", "file")
+    table = read_csv(file, needed, problems, also=also, key=key, delimiter=delimiter, unknown=unknown)
     columns = {column: table[name] for column, name in called.items() if name in table.columns}
-    captured, readable = _moments(table, called, problems)
+    captured = _moments(table, called, problems)
     names, found = _found_pictures(root, table, called["file"], problems)
-    keep = [row for row in range(len(table)) if readable[row] and found[row]]
+    placed = _placed(table, called, problems)
+    keep = [row for row in range(len(table)) if found[row] and placed[row]]
     kept = {column: [values[row] for row in keep] for column, values in columns.items()}
     return _with_degrees(
         root,
@@ -208,25 +267,32 @@ def _from_table(root: Path, file: Path, problems: Problems) -> PlacePhotos:
     )
 
 
-def _moments(table: Table, called: Mapping[str, str], problems: Problems) -> tuple[list[int | None], list[bool]]:
-    """When each was taken, from a time, a date or both; and whether that could be read."""
+def _placed(table: Table, called: Mapping[str, str], problems: Problems) -> list[bool]:
+    """Whether each row has a position: (0, 0), in the sea off Africa, is what programs write where there is none."""
+    found = []
+    for line, north, east in zip(table.lines, table[called["lat"]], table[called["lon"]]):
+        found.append(bool(north or east))
+        if not found[-1]:
+            problems.add(_NOWHERE, table.file, line, called["lat"], "supply the position, or remove the line")
+    return found
+
+
+def _moments(table: Table, called: Mapping[str, str], problems: Problems) -> list[int | None]:
+    """When each was taken, from a time, a date or both; None where that cannot be told."""
     dates = table[called["date"]] if "date" in called else [""] * len(table)
     times = table[called["time"]] if "time" in called else [""] * len(table)
     field = called.get("time", called.get("date"))
     found: list[int | None] = []
-    readable = []
     for line, date, time in zip(table.lines, dates, times):
         if date and time.isdecimal():  # a spreadsheet makes 94711 of 094711
             time = time.zfill(6)
         stamp = f"{date}T{time}" if date and time else date or time
         try:
             found.append(moment(stamp) if stamp else None)
-            readable.append(True)
         except ValueError as error:
-            problems.add(str(error), table.file, line, field, "correct or remove the line")
+            problems.add(f"{error}; only this field is left out", table.file, line, field, "correct or empty it")
             found.append(None)
-            readable.append(False)
-    return found, readable
+    return found
 
 
 def _found_pictures(root: Path, table: Table, field: str, problems: Problems) -> tuple[list[str], list[bool]]:

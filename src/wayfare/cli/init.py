@@ -1,0 +1,144 @@
+"""wayfare init: from a folder of one's own to a recipe."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import click
+import typer
+from rich.progress import MofNCompleteColumn
+
+from wayfare.cli.console import Json, Layout, answer, err, foreign, list_notes, progress_bar
+from wayfare.core import disk
+from wayfare.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from wayfare.experiment import Experiment
+    from wayfare.starting.inspect import Inspected
+    from wayfare.starting.templates import Choices
+
+_TASKS = {
+    "places": "where a photo was taken",
+    "objects": "what is in a photo",
+    "hashing": "finding photos by words",
+    "scenes": "how things in a picture relate",
+    "attributes": "an attribute of faces",
+    "tour": "devices that meet",
+}
+Task = Annotated[str, typer.Option("--task", help="What to learn, where several things can be: places, objects, ...")]
+By = Annotated[
+    str, typer.Option("--by", help="Whose photos are whose: a column of the table, folder, place or random.")
+]
+Clients = Annotated[int, typer.Option("--clients", min=0, help="How many clients to deal the data out to.")]
+Pictures = Annotated[
+    Path | None, typer.Option("--pictures", help="For traces: class folders of pictures that the devices hold.")
+]
+
+
+def init(
+    data: Annotated[Path, typer.Argument(help="Your folder or file: photos, class folders, pairs, psg.json, traces.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The recipe to write. Default: NAME.toml in the current folder.")
+    ] = None,
+    task: Task = "",
+    by: By = "",
+    clients: Clients = 0,
+    rounds: Annotated[int, typer.Option("--rounds", min=0, help="Number of rounds. Default: as is usual.")] = 0,
+    pictures: Pictures = None,
+    layout: Layout = "",
+    force: Annotated[bool, typer.Option("--force", help="Replace a recipe that is there already.")] = False,
+    json: Json = False,
+) -> None:
+    """Look at your data and write a recipe for it: what was found, what is odd, who has what, and what a run will take.
+
+    On a terminal it asks what it cannot tell, at most three questions; the options answer them beforehand.
+    """
+    from wayfare.starting.templates import Choices
+
+    recipe = out or Path(f"{data.resolve().name.partition('.')[0] or 'mine'}.toml")
+    if recipe.exists() and not force:
+        raise ConfigError(f"{recipe} is there already: run it with `wayfare run {recipe}`, or replace it with --force")
+    made = make_recipe(data, recipe, Choices(task, by, clients, rounds, pictures), layout, asks=not json)
+    answer(made, json, f"recipe: {recipe}", f"page: {made['page']}", made["estimate"], f"Next: wayfare run {recipe}")
+
+
+def make_recipe(data: Path, recipe: Path, choices: Choices, layout: str = "", asks: bool = True) -> dict[str, Any]:
+    """Look at data, ask what is not clear, and write recipe and split page; what was found and what a run takes."""
+    from wayfare.starting.inspect import inspect
+    from wayfare.starting.templates import first_that_fits
+
+    with progress_bar(f"looking at {data}", MofNCompleteColumn(), transient=True) as progress:
+        inspected = inspect(data, layout, partial(progress, f"looking at {data}"))
+    err.print(foreign(inspected.sentence(), 1000), highlight=False, soft_wrap=True)
+    list_notes(inspected.odd)
+    if asks and err.is_terminal and typer.get_text_stream("stdin").isatty():
+        choices = _asked(inspected, choices)
+    with err.status("fitting a recipe to it"):
+        text, experiment = first_that_fits(inspected, choices, recipe.stem)
+    disk.write(recipe, text.encode())
+    page, found = _split_page(experiment, recipe.with_name(f"{recipe.stem}-split.html"))
+    with progress_bar("trying one device", MofNCompleteColumn(), transient=True) as progress:
+        experiment.task.prepare(progress)
+        taken = _estimate(experiment)
+    return {
+        "recipe": str(recipe),
+        "page": str(page),
+        "layout": inspected.found.layout,
+        "task": inspected.task(choices.task),
+        "counts": dict(inspected.findings.counts),
+        "odd": inspected.odd,
+        "clients": found,
+        "estimate": taken,
+    }
+
+
+def _split_page(experiment: Experiment, file: Path) -> tuple[Path, int]:
+    from wayfare.pages.partition import write_partition
+    from wayfare.pages.thumbnails import PictureSource, Thumbnails
+    from wayfare.partition.summary import summarise_split
+
+    split, thumbnails = experiment.split(), Thumbnails()
+    summary = summarise_split(split, experiment.task)
+    return (
+        write_partition(summary, file, lambda f, side: thumbnails.picture(PictureSource(Path(f), ""), side)),
+        len(split),
+    )
+
+
+def _estimate(experiment: Experiment) -> str:
+    from wayfare.starting.estimate import estimate
+
+    return estimate(experiment, experiment.split()).text()
+
+
+# ---- questions
+
+
+def _asked(inspected: Inspected, choices: Choices) -> Choices:
+    """What cannot be told from the data: what to learn, and whose photos are whose."""
+    if len(inspected.tasks) > 1 and not choices.task:
+        words = {task: _TASKS[task] for task in inspected.tasks}
+        choices = replace(choices, task=_choice("What shall be learnt?", words))
+    if inspected.owners and not choices.by and not choices.clients:
+        words = {name: f"{count} clients" for name, count in inspected.owners.items()}
+        choices = replace(choices, by=_choice("Whose photos are whose?", words | {"random": "dealt out at random"}))
+    if not inspected.owners and not choices.clients and inspected.task(choices.task) in ("objects", "hashing"):
+        question = "Nothing says whose photos are whose. To how many clients are they dealt out?"
+        clients = typer.prompt(question, 10, type=click.IntRange(2))
+        choices = replace(choices, clients=clients)
+    return choices
+
+
+def _choice(question: str, words: dict[str, str]) -> str:
+    err.print(question)
+    for number, (name, about) in enumerate(words.items(), start=1):
+        err.print(f"  {number}  {foreign(name)}: {foreign(about)}", highlight=False)
+    return list(words)[typer.prompt("Number", 1, type=click.IntRange(1, len(words))) - 1]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register this command."""
+    app.command()(init)

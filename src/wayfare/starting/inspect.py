@@ -1,0 +1,143 @@
+"""What is in a folder, what is odd about it, and by whom its photos can be divided."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wayfare.core.errors import ConfigError, DataError, unknown
+from wayfare.core.protocols import SampleFiles
+from wayfare.io.findings import Findings
+from wayfare.io.folders import pictures_below
+from wayfare.io.layouts import FoundLayout, find
+from wayfare.partition.column import FOLDER, NAMES, folders, read_column, tables_in
+
+TASKS = {  # what can be learnt from each layout, the usual first
+    "photos": ("places", "objects"),
+    "msls": ("places",),
+    "folder": ("objects",),
+    "cifar": ("objects",),
+    "psg": ("scenes",),
+    "celeba": ("attributes",),
+    "traces": ("tour",),
+    "csv_pairs": ("hashing",),
+    "mirflickr": ("hashing",),
+    "fashion": ("hashing",),
+    "nuswide": ("hashing",),
+    "coco": ("hashing",),
+    "wikipedia": ("hashing",),
+}
+_PEOPLE = (
+    "photographer",
+    "owner",
+    "user",
+    "person",
+    "author",
+    "device",
+    "camera",
+    "phone",
+    "region",
+    "city",
+    "session",
+)
+_FEWEST, _MOST = 2, 1000  # owners
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """A data set, and what was found out about it."""
+
+    found: FoundLayout
+    findings: Findings
+    tasks: tuple[str, ...]  # what can be learnt from it
+    owners: dict[str, int] = field(default_factory=dict)  # columns, or "folder", that name owners, and how many
+
+    @property
+    def path(self) -> Path:
+        return self.found.path
+
+    @property
+    def odd(self) -> list[str]:
+        """What is odd about it: the first of each kind, and how many more there are."""
+        kinds: dict[tuple[str | None, str], list[str]] = {}
+        for problem in self.findings.problems.found:
+            kinds.setdefault((problem.field, problem.remedy), []).append(str(problem))
+        more = {kind: f"; {len(texts) - 1:,} more like this" if len(texts) > 1 else "" for kind, texts in kinds.items()}
+        return [texts[0] + more[kind] for kind, texts in kinds.items()]
+
+    def task(self, wanted: str = "") -> str:
+        if wanted and wanted not in self.tasks:
+            raise unknown("task", wanted, self.tasks, f"{self.path}, which is {self.found.layout!r}")
+        return wanted or self.tasks[0]
+
+    def sentence(self) -> str:
+        """What it is, in a line."""
+        counts = ", ".join(f"{count} {name}" for name, count in list(self.findings.counts.items())[:6])
+        return f"{self.path}: {self.found.layout}; {counts}"
+
+
+def inspect(path: Path, layout: str = "", progress: Callable[[int, int], None] | None = None) -> Inspected:
+    """Look at a folder or file; every picture is opened."""
+    there = find(path, layout)
+    if len(there) > 1:
+        listed = ", ".join(f"{item.path.name} ({item.layout})" for item in there)
+        raise ConfigError(f"{path} holds several data sets: name one of {listed}")
+    found = there[0]
+    if found.layout not in TASKS:
+        raise DataError(f"no recipe is made for the layout {found.layout!r}", path, remedy="see docs/bring-your-own.md")
+    tasks = TASKS[found.layout]
+    if found.layout == "photos" and not _has_classes(found.path):
+        tasks = ("places",)
+    return Inspected(found, found.check(progress=progress), tasks, _owners(found))
+
+
+def _has_classes(path: Path) -> bool:
+    """Whether the photos are in several folders, which may be classes."""
+    held = Counter(name.partition("/")[0] for name in pictures_below(path) if name.count("/") == 1)
+    return len(held) > 1 and min(held.values()) > 1
+
+
+def _owners(found: FoundLayout) -> dict[str, int]:
+    """By what the photos can be given to people: columns of usual names, and folders of people."""
+    if found.layout not in ("photos", "csv_pairs", "folder"):
+        return {}
+    owners: dict[str, int] = {}
+    for table in tables_in(found.path):
+        try:
+            columns = _columns(table)
+            for column in (each for each in columns if each.lower() in _PEOPLE):
+                owners[column] = len({value for value in read_column(table, column).values() if value})
+        except DataError:
+            continue
+    if found.path.is_dir() and not owners:
+        owners |= _by_folder(found)
+    return {name: count for name, count in owners.items() if _FEWEST <= count <= _MOST}
+
+
+def _columns(table: Path) -> list[str]:
+    from wayfare.io.tables import header
+
+    first = max((header(table, delimiter) for delimiter in (",", ";", "\t")), key=len)
+    return first if {name.lower() for name in first} & set(NAMES) else []
+
+
+def _by_folder(found: FoundLayout) -> dict[str, int]:
+    names = pictures_below(found.path)
+    deep = 2 if found.layout == "folder" else 1  # below a person's folder come class folders, or photos
+    if not names or any(name.count("/") < deep for name in names):
+        return {}
+    if {name.partition("/")[0] for name in names} & {"train", "test", "query", "database", "images", "photos"}:
+        return {}
+    try:
+        return {FOLDER: len(set(folders(SampleFiles(found.path, tuple(names)))))}
+    except DataError:
+        return {}
+
+
+def data_settings(inspected: Inspected) -> dict[str, Any]:
+    """[data] of a recipe: the layout's reader and the path."""
+    names = {"csv_pairs": "table", "cifar": "cifar10"}
+    return {"name": names.get(inspected.found.layout, inspected.found.layout), "path": str(inspected.path.resolve())}
