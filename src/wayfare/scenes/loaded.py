@@ -41,11 +41,6 @@ class LoadedScenes:
         return np.diff(self.train.scenes.object_offsets) > 1
 
     @cached_property
-    def frequencies(self) -> frequency.Frequencies:
-        """Counted over everybody's pictures: a sum that the federation discloses (docs)."""
-        return frequency.count(self.train.truth)
-
-    @cached_property
     def categories(self) -> Categories:
         """Which relations between which kinds of things each picture has: what the partition `semantic` goes by.
 
@@ -65,11 +60,10 @@ class LoadedScenes:
         pictures = self.train.select(samples)
         return metrics(guesses, pictures, self._mode.overlaps(pictures), self._as_paper)
 
-    @cached_property
-    def baseline(self) -> dict[str, float]:
-        """What the label-pair frequency baseline finds of the test pictures."""
+    def baseline(self, counts: frequency.Frequencies) -> dict[str, float]:
+        """What the label-pair frequency baseline with these counts finds of the test pictures."""
         scenes, scores = self.test.scenes, self.test.scores
-        both = [frequency.guesses(self.frequencies, scenes, scores, constraint=one) for one in (True, False)]
+        both = [frequency.guesses(counts, scenes, scores, constraint=one) for one in (True, False)]
         return {f"frequency {name}": value for name, value in self.metrics(both, None).items() if "/" not in name}
 
     @cached_property

@@ -20,14 +20,17 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from wayfare.components import part
+from wayfare.core.bundle import Weights
 from wayfare.core.errors import ConfigError
 from wayfare.core.protocols import Batch, Client, Output, Progress, Task
 from wayfare.core.seeds import rng_for
 from wayfare.core.values import SHARE, Kind
 from wayfare.scenes import evaluation, recall
 from wayfare.scenes.batch import GraphBatch, HeadOutput
+from wayfare.scenes.counting import PlainSum
 from wayfare.scenes.data.scene_data import SceneData, TownScenes
 from wayfare.scenes.data.scene_graphs import SceneGraphs
+from wayfare.scenes.heads.common import adopt_counts
 from wayfare.scenes.loaded import LoadedScenes
 from wayfare.scenes.models import HeadSpec, RelationModel
 from wayfare.scenes.modes import SceneMode
@@ -57,6 +60,9 @@ class Scenes(Task):
     )
     mode: SceneMode = part(
         "mode", "predcls", {"predcls": "wayfare.scenes.modes:PredCls", "sgdet": "wayfare.scenes.modes:SGDet"}
+    )
+    sum: PlainSum = part(
+        "sum", "plain", {"plain": "wayfare.scenes.counting:PlainSum", "noised": "wayfare.scenes.counting:NoisedSum"}
     )
     pairs: int = 1024  # of a picture, at most, in training
     positive: int = 256  # of these, at most, related ones
@@ -101,8 +107,7 @@ class Scenes(Task):
         return None if data is None else replace(self, data=data)
 
     def fixed(self) -> Self:
-        """The same: annotations name their classes. Refuses what devices would not have in common."""
-        self.model.check_shared()
+        """The same: annotations name their classes."""
         return self
 
     def source(self, name: str) -> Any:
@@ -140,7 +145,6 @@ class Scenes(Task):
             width_x=loaded.provider.width_x,
             width_u=loaded.provider.width_u,
             mode=self.mode.mode,
-            log_frequencies=lambda: loaded.frequencies.log_table(),
         )
         return self.model.network(spec)
 
@@ -183,6 +187,32 @@ class Scenes(Task):
         pictures = self.loaded.train.select(rows)
         return self.mode.batch(pictures, self.loaded.provider, rng, PairLimits(self.pairs, self.positive))
 
+    # ---- counts before the first round
+
+    @property
+    def counted(self) -> bool:
+        return self.model.counted
+
+    @property
+    def about_counts(self) -> str:
+        return self.sum.about
+
+    def counts(self, client: Client) -> Weights:
+        return self.sum.counted(self.loaded.train.truth.select(client.train))
+
+    def blurred(self, counts: Weights, rng: np.random.Generator) -> Weights:
+        """On a real device the noise is nobody's to know; in a simulation it comes from the run's seed."""
+        return self.sum.blurred(counts, np.random.default_rng() if self.data.is_own else rng)
+
+    def counts_fault(self, counts: Weights, examples: int) -> str:
+        return self.sum.fault(counts, examples)
+
+    def adopt_counts(self, net: nn.Module, sums: Weights) -> None:
+        adopt_counts(net, self.sum.frequencies(sums))
+
+    def baseline(self, sums: Weights) -> dict[str, float]:
+        return self.loaded.baseline(self.sum.frequencies(sums))
+
     # ---- evaluation
 
     @property
@@ -193,7 +223,7 @@ class Scenes(Task):
         loaded = self.loaded
         pictures = loaded.test if samples is None else loaded.train.select(samples)
         found = evaluation.guesses(net, loaded.provider, pictures.scenes, pictures.scores)
-        return loaded.metrics(found, samples) | (loaded.baseline if samples is None else {})
+        return loaded.metrics(found, samples)
 
     def guesses(self, net: nn.Module, scenes: SceneGraphs, most: int = max(recall.CUTOFFS)) -> recall.Guesses:
         """The best guesses for pictures whose objects have boxes and labels, one predicate for each pair."""

@@ -47,6 +47,11 @@ class SceneData(Data):
         drawn[rng_for(self.test_seed, "test pictures").permutation(len(graphs))[: self.test]] = True
         return drawn
 
+    @property
+    def is_own(self) -> bool:
+        """Whether these are a real device's own pictures, not a part of a simulation's."""
+        return False
+
     def groups(self, graphs: SceneGraphs) -> SuperClasses | None:
         return super_classes.choose(self.super_classes, graphs.root, graphs.classes, graphs.predicates)
 
@@ -70,6 +75,10 @@ class PsgScenes(SceneData):
 
     def is_test(self, graphs: SceneGraphs) -> np.ndarray:
         return graphs.test if self.own else super().is_test(graphs)
+
+    @property
+    def is_own(self) -> bool:
+        return self.own
 
     def on_folder(self, path: str) -> Self:
         return replace(self, path=path, own=True)

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from wayfare.core.errors import ConfigError, DataError, unknown
 from wayfare.core.seeds import rng_for
 from wayfare.scenes.batch import GraphBatch
+from wayfare.scenes.frequency import Frequencies
 
 Mode = Literal["predcls", "sgdet"]  # labels are given and stay, or are refined from a detector's
 _PLACE = 9  # numbers that say where an object is
@@ -127,6 +128,25 @@ def places(graphs: GraphBatch) -> Tensor:
     low, high = graphs.boxes[:, :2] / size, graphs.boxes[:, 2:] / size
     extent = high - low
     return torch.cat([extent, (low + high) / 2, low, high, extent.prod(1, keepdim=True)], 1)
+
+
+# ---- counts
+
+
+class CountedPart(nn.Module):
+    """A part that begins with how often classes are related, counted over all devices before the first round."""
+
+    def adopt(self, counts: Frequencies) -> None:
+        """Take the counts over; before that its tables are zeros, which say nothing."""
+        raise NotImplementedError
+
+
+def adopt_counts(net: nn.Module, counts: Frequencies) -> None:
+    """Give the counts to every part that begins with them."""
+    with torch.no_grad():
+        for module in net.modules():
+            if isinstance(module, CountedPart):
+                module.adopt(counts)
 
 
 # ---- labels

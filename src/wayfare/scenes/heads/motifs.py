@@ -9,8 +9,8 @@
 Options:
     order       "right-left" by the centre (as the federated benchmark ran it) or "left-right" (as first published)
     frequency   a table (classes, classes, predicates + 1) of log(P(predicate | labels) + 0.001), column 0 for none:
-                the row of the two labels is added to the logits. It is trained and travels with the rest. The
-                benchmark ran without.
+                the row of the two labels is added to the logits. It begins with the counts over all devices, is
+                trained and travels with the rest. The benchmark ran without.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from torch.nn.utils.rnn import PackedSequence
 
 from wayfare.core.errors import ConfigError, unknown
 from wayfare.scenes.batch import GraphBatch, HeadOutput
+from wayfare.scenes.frequency import Frequencies
 from wayfare.scenes.heads.common import (
+    CountedPart,
     HeadSizes,
     Mode,
     ObjectEncoder,
@@ -135,7 +137,7 @@ class Reader(nn.Module):
         return contexts.index_select(0, lines.back)
 
 
-class Pairing(nn.Module):
+class Pairing(CountedPart):
     """Predicates from the contexts of two objects and the looks of both: logits and features."""
 
     def __init__(
@@ -152,6 +154,10 @@ class Pairing(nn.Module):
         self.frequency = None
         if frequency is not None:
             self.frequency = nn.Parameter(_checked(frequency, (classes, classes, predicates + 1)))
+
+    def adopt(self, counts: Frequencies) -> None:
+        if self.frequency is not None:
+            self.frequency.copy_(torch.from_numpy(counts.log_table()))
 
     def forward(self, contexts: Tensor, looks: Tensor, pairs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         roles = self.roles(contexts)
