@@ -52,7 +52,7 @@ def experiment(task: Scenes, rounds: int = 2, **parts: object) -> Experiment:
     return Experiment(**(settings | parts))
 
 
-def table_of(folder: Path, name: str = "pairing.frequency") -> np.ndarray:
+def table_of(folder: Path, name: str = "pairing.frequency.table") -> np.ndarray:
     store = Store(folder)
     store.load_lines(lambda text: None)
     return Bundle.unpack(store.read("model.safetensors"))["model"][name].numpy()
@@ -117,7 +117,7 @@ def test_who_learns_alone_begins_with_its_own_counts(task: Scenes, tmp_path: Pat
     memory = e.bench(tmp_path).memories.load(id, 1)
     assert memory is not None
     own = frequency.count(task.loaded.train.truth.select(clients.client(id).train)).log_table()
-    np.testing.assert_allclose(memory["model"]["pairing.frequency"].numpy(), own, atol=1e-5)
+    np.testing.assert_allclose(memory["model"]["pairing.frequency.table"].numpy(), own, atol=1e-5)
 
 
 def test_vctree_weighs_its_scores_by_the_prior(task: Scenes) -> None:

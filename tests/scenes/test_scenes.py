@@ -101,7 +101,7 @@ def test_vctrees_own_loss_counts(scenes: Scenes) -> None:
     assert task.loss(output, batch, {}).item() == pytest.approx((alone + output.extra).item())
 
 
-@pytest.mark.parametrize("head", HEADS[1:])
+@pytest.mark.parametrize("head", HEADS)
 def test_the_frequency_bias_is_a_good_start(scenes: Scenes, head: type[RelationModel]) -> None:
     """An untrained network that knows how often which labels are related does better than one that does not."""
     rows, found = np.arange(40), []
@@ -140,7 +140,7 @@ def test_misfits_are_refused() -> None:
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("[model]\nname = 'imp'\nfrequency_bias = true", "unknown setting 'frequency_bias'"),
+        ("[model]\nname = 'imp'\nword_vectors = 'x'", "unknown setting 'word_vectors'"),
         ("[model]\nname = 'imp'\nword_vectors = 'glove.txt'", "unknown setting 'word_vectors'"),
         ("[model]\nname = 'motifs'\nnps = true", "unknown setting 'nps'"),
         ("[model]\nname = 'motifs'\norder = 'parallel'", "order = "),

@@ -80,8 +80,8 @@ def test_what_the_paper_describes_is_what_its_text_names(scenes: Scenes) -> None
         names = [net.state_dict().keys() for net in nets]
         parts[head, mode] = names[1] - names[0]
     assert parts[ImpModel, PredCls()] == set()
-    assert parts[MotifsModel, PredCls()] == {"pairing.frequency"}
-    assert parts[VCTreeModel, PredCls()] == {"pairing.frequency", "scores.prior"}
+    assert parts[MotifsModel, PredCls()] == {"pairing.frequency.table"}
+    assert parts[VCTreeModel, PredCls()] == {"pairing.frequency.table", "scores.prior"}
     assert parts[GPSNetModel, PredCls()] == parts[GPSNetModel, SGDet()]
     assert {n for n in parts[GPSNetModel, PredCls()] if not n.startswith("layers.1.")} == {
         "trust.weight",

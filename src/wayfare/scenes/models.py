@@ -60,6 +60,7 @@ class RelationModel(Model):
     )
     widths: Literal["small", "paper"] = "small"
     preset: Literal["as-run", "as-described"] = "as-run"  # the latter: with parts that only the paper's text has
+    frequency_bias: bool = False  # a table of how often labels are related: off in the code that the paper ran
     start: str = ""  # a finished run, or its model's file, whose weights the network begins with
 
     @property
@@ -85,19 +86,32 @@ class RelationModel(Model):
         """Refuse options that need the other mode."""
 
     @property
+    def is_biased(self) -> bool:
+        return self.frequency_bias or self.is_described
+
+    @property
     def counted(self) -> bool:
         """Whether the head begins with counts over all devices."""
-        return False
+        return self.is_biased
+
+    def table(self, spec: HeadSpec) -> Tensor | None:
+        """A table of zeros where the head has one, filled by what devices count before the first round."""
+        shape = (len(spec.classes), len(spec.classes), spec.predicates + 1)
+        return torch.zeros(shape) if self.is_biased else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImpModel(RelationModel):
-    """IMP, iterative message passing."""
+    """IMP, iterative message passing. It has no bias in its paper: only `frequency_bias` gives it one."""
 
     order: Literal["parallel", "sequential"] = "parallel"  # of its messages
 
+    @property
+    def is_biased(self) -> bool:
+        return self.frequency_bias
+
     def head(self, spec: HeadSpec) -> nn.Module:
-        return IMP(spec.sizes(PRESETS[self.widths]), mode=spec.mode, order=self.order)
+        return IMP(spec.sizes(PRESETS[self.widths]), mode=spec.mode, order=self.order, frequency=self.table(spec))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,27 +119,15 @@ class LabelModel(RelationModel):
     """A head that reads labels, and may begin with how often they are related."""
 
     word_vectors: str = ""  # a file in GloVe's form that labels' vectors begin with; "": normal numbers
-    frequency_bias: bool = False  # MOTIFS' and VCTree's bias, GPS-Net's ARM: off in the code that the paper ran
-
-    @property
-    def is_biased(self) -> bool:
-        return self.frequency_bias or self.is_described
-
-    @property
-    def counted(self) -> bool:
-        return self.is_biased
 
     def _options(self, spec: HeadSpec) -> dict[str, Any]:
         """Sizes, mode, labels' vectors and the table of frequencies."""
         widths: Widths = PRESETS[self.widths]
-        options: dict[str, Any] = {"mode": spec.mode}
+        options: dict[str, Any] = {"mode": spec.mode, "frequency": self.table(spec)}
         if self.word_vectors:
             file = Path(self.word_vectors)
             widths = replace(widths, embedding=vector_width(file))
             options["vectors"] = word_vectors(file, spec.classes, widths.embedding)
-        if self.is_biased:
-            table = (len(spec.classes), len(spec.classes), spec.predicates + 1)
-            options["frequency"] = torch.zeros(table)  # filled by what devices count before the first round
         return options | {"sizes": spec.sizes(widths)}
 
 

@@ -30,6 +30,7 @@ from wayfare.scenes.batch import GraphBatch, HeadOutput
 from wayfare.scenes.counting import PlainSum
 from wayfare.scenes.data.scene_data import SceneData, TownScenes
 from wayfare.scenes.data.scene_graphs import SceneGraphs
+from wayfare.scenes.debiasing import Adjusted, LogitAdjustment, NoDebiasing, at_tau
 from wayfare.scenes.heads.common import adopt_counts
 from wayfare.scenes.loaded import LoadedScenes
 from wayfare.scenes.models import HeadSpec, RelationModel
@@ -37,6 +38,13 @@ from wayfare.scenes.modes import SceneMode
 from wayfare.scenes.pairs import PairLimits
 
 _SCAN = 32  # pictures judged together
+
+
+@dataclass
+class RelationOutput(Output):
+    """With how much each target counts in the loss, where that differs."""
+
+    weights: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -60,6 +68,16 @@ class Scenes(Task):
     )
     mode: SceneMode = part(
         "mode", "predcls", {"predcls": "wayfare.scenes.modes:PredCls", "sgdet": "wayfare.scenes.modes:SGDet"}
+    )
+    debias: NoDebiasing = part(
+        "debias",
+        "none",
+        {
+            "none": "wayfare.scenes.debiasing:NoDebiasing",
+            "adjust": "wayfare.scenes.debiasing:LogitAdjustment",
+            "reweight": "wayfare.scenes.debiasing:Reweighting",
+            "tde": "wayfare.scenes.debiasing:DirectEffect",
+        },
     )
     sum: PlainSum = part(
         "sum", "plain", {"plain": "wayfare.scenes.counting:PlainSum", "noised": "wayfare.scenes.counting:NoisedSum"}
@@ -146,7 +164,7 @@ class Scenes(Task):
             width_u=loaded.provider.width_u,
             mode=self.mode.mode,
         )
-        return self.model.network(spec)
+        return self.debias.wrap(self.model.network(spec), spec.predicates)
 
     def views(self, net: nn.Module) -> dict[str, int]:
         with torch.no_grad():
@@ -168,12 +186,14 @@ class Scenes(Task):
         if output.objects is not None and len(graphs.targets):
             naming = self.model.label_loss(output.objects, graphs)
             extra = naming if extra is None else extra + naming
-        return Output({"relation": _by_picture(output.features, graphs)}, output.predicates, extra)
+        features = {"relation": _by_picture(output.features, graphs)}
+        return RelationOutput(features, output.predicates, extra, output.weights)
 
     def loss(self, output: Output, batch: Batch, memo: dict[str, Any]) -> Tensor:
         if output.logits is None:
             raise TypeError("relations need logits")
-        loss = cross_entropy(output.logits, batch.inputs.targets)
+        weights = output.weights if isinstance(output, RelationOutput) else None
+        loss = cross_entropy(output.logits, batch.inputs.targets, weights)
         return loss if output.extra is None else loss + output.extra
 
     def scan(self, net: nn.Module, client: Client) -> Iterator[Batch]:
@@ -191,7 +211,7 @@ class Scenes(Task):
 
     @property
     def counted(self) -> bool:
-        return self.model.counted
+        return self.model.counted or self.debias.counted
 
     @property
     def about_counts(self) -> str:
@@ -217,13 +237,29 @@ class Scenes(Task):
 
     @property
     def metrics(self) -> Mapping[str, Kind]:
-        return dict.fromkeys(("R@*", "mR@*", "ngR@*", "ngmR@*", "frequency *"), SHARE)
+        return dict.fromkeys(("R@*", "mR@*", "ngR@*", "ngmR@*", "zR@*", "frequency *"), SHARE)
 
     def evaluate(self, net: nn.Module, samples: np.ndarray | None) -> dict[str, float]:
         loaded = self.loaded
         pictures = loaded.test if samples is None else loaded.train.select(samples)
         found = evaluation.guesses(net, loaded.provider, pictures.scenes, pictures.scores)
-        return loaded.metrics(found, samples)
+        metrics = loaded.metrics(found, samples)
+        return metrics if samples is None else metrics | self._tried(net, samples)
+
+    def _tried(self, net: nn.Module, samples: np.ndarray) -> dict[str, float]:
+        """Recalls with each further value of tau on a client's samples."""
+        found: dict[str, float] = {}
+        tried = self.debias.tried if isinstance(self.debias, LogitAdjustment) else ()
+        pictures = self.loaded.train.select(samples)
+        for head in (module for module in net.modules() if isinstance(module, Adjusted)):
+            for tau in tried:
+                with head.using(tau):
+                    some = evaluation.guesses(
+                        net, self.loaded.provider, pictures.scenes, pictures.scores, constraints=(True,)
+                    )
+                metrics = self.loaded.metrics(some, samples)
+                found |= {at_tau(name, tau): metrics[name] for name in ("R@20", "mR@20") if name in metrics}
+        return found
 
     def guesses(self, net: nn.Module, scenes: SceneGraphs, most: int = max(recall.CUTOFFS)) -> recall.Guesses:
         """The best guesses for pictures whose objects have boxes and labels, one predicate for each pair."""

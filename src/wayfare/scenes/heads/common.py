@@ -141,6 +141,26 @@ class CountedPart(nn.Module):
         raise NotImplementedError
 
 
+class FrequencyBias(CountedPart):
+    """Adds the row of a pair's two labels to its logits; the table is trained and travels with the rest."""
+
+    def __init__(self, frequency: Tensor, classes: int, predicates: int) -> None:
+        super().__init__()
+        shape = (classes, classes, predicates + 1)
+        if frequency.shape != shape:
+            raise ConfigError(f"frequency {tuple(frequency.shape)}: expected {shape}, classes twice and predicates")
+        if not frequency.isfinite().all():
+            raise ConfigError("frequency has values that are not finite; give log(P + 0.001), not log 0")
+        self.classes, self.table = classes, nn.Parameter(frequency.detach().float().clone())
+
+    def adopt(self, counts: Frequencies) -> None:
+        self.table.copy_(torch.from_numpy(counts.log_table()))
+
+    def forward(self, logits: Tensor, labels: Tensor, pairs: Tensor) -> Tensor:
+        subject, object_ = ends(labels, pairs)
+        return logits + self.table.flatten(0, 1).index_select(0, subject * self.classes + object_)
+
+
 def adopt_counts(net: nn.Module, counts: Frequencies) -> None:
     """Give the counts to every part that begins with them."""
     with torch.no_grad():

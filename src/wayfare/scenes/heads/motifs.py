@@ -23,18 +23,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from wayfare.core.errors import ConfigError, unknown
+from wayfare.core.errors import unknown
 from wayfare.scenes.batch import GraphBatch, HeadOutput
-from wayfare.scenes.frequency import Frequencies
 from wayfare.scenes.heads.common import (
-    CountedPart,
+    FrequencyBias,
     HeadSizes,
     Mode,
     ObjectEncoder,
     PairEncoder,
     Widths,
     check_mode,
-    ends,
     label_embedding,
     slots,
 )
@@ -137,14 +135,14 @@ class Reader(nn.Module):
         return contexts.index_select(0, lines.back)
 
 
-class Pairing(CountedPart):
+class Pairing(nn.Module):
     """Predicates from the contexts of two objects and the looks of both: logits and features."""
 
     def __init__(
         self, classes: int, predicates: int, widths: Widths, frequency: Tensor | None = None, relu: bool = False
     ) -> None:
         super().__init__()
-        hidden, self.classes, self.relu = widths.hidden, classes, relu
+        hidden, self.relu = widths.hidden, relu
         self.roles = nn.Linear(hidden, 2 * hidden)
         nn.init.normal_(self.roles.weight, std=10 / math.sqrt(hidden))
         nn.init.zeros_(self.roles.bias)
@@ -153,11 +151,7 @@ class Pairing(CountedPart):
         self.predicate_out = nn.Linear(widths.pair, predicates + 1)
         self.frequency = None
         if frequency is not None:
-            self.frequency = nn.Parameter(_checked(frequency, (classes, classes, predicates + 1)))
-
-    def adopt(self, counts: Frequencies) -> None:
-        if self.frequency is not None:
-            self.frequency.copy_(torch.from_numpy(counts.log_table()))
+            self.frequency = FrequencyBias(frequency, classes, predicates)
 
     def forward(self, contexts: Tensor, looks: Tensor, pairs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         roles = self.roles(contexts)
@@ -169,14 +163,5 @@ class Pairing(CountedPart):
         features = (subjects + objects) * self.union(looks)
         logits = self.predicate_out(features)
         if self.frequency is not None:
-            subject, object_ = ends(labels, pairs)
-            logits = logits + self.frequency.flatten(0, 1).index_select(0, subject * self.classes + object_)
+            logits = self.frequency(logits, labels, pairs)
         return logits, features
-
-
-def _checked(frequency: Tensor, shape: tuple[int, int, int]) -> Tensor:
-    if frequency.shape != shape:
-        raise ConfigError(f"frequency {tuple(frequency.shape)}: expected {shape}, classes twice and predicates")
-    if not frequency.isfinite().all():
-        raise ConfigError("frequency has values that are not finite; give log(P + 0.001), not log 0")
-    return frequency.detach().float().clone()
