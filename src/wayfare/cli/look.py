@@ -109,7 +109,9 @@ def list_(
 def split(
     recipe: Recipe,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write a page about it.")] = None,
-    save: Annotated[Path | None, typer.Option(help="Also save the partition to this file.")] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Also save it: FILE; scenes: ids to FILE.json, or a folder.")
+    ] = None,
     set_: Settings = None,
     allow_code: AllowCode = None,
     json: Json = False,
@@ -129,7 +131,8 @@ def split(
     if "semantics" in summary:
         shown += semantic_tables(summary["semantics"])
     if save is not None:
-        disk.write(save, drawn.pack())
+        if not experiment.task.save_split(drawn, save):
+            disk.write(save, drawn.pack())
         summary["file"] = str(save)
     if out is not None:
         from wayfare.pages.thumbnails import PictureSource, Thumbnails

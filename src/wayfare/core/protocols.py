@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
@@ -121,6 +122,10 @@ class Task:
     def describe_split(self, split: Population) -> dict[str, Any]:
         """What to show of a split beside sizes and labels, ready for JSON; its "table" has further columns."""
         return {}
+
+    def save_split(self, split: Population, path: Path) -> bool:
+        """Write a split in a form that this task's field uses, if the path's name asks for it; False if not."""
+        return False
 
     def prepare(self, progress: Progress) -> None:
         """Do what takes long before the first round: read pictures, compute features of frozen layers."""

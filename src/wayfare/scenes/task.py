@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,12 +23,13 @@ from torch.nn.functional import cross_entropy
 from wayfare.components import part
 from wayfare.core.bundle import Weights
 from wayfare.core.errors import ConfigError
-from wayfare.core.protocols import Batch, Client, Output, Progress, Task
+from wayfare.core.protocols import Batch, Client, Output, Population, Progress, Task, silent
 from wayfare.core.seeds import rng_for
 from wayfare.core.values import SHARE, Kind
 from wayfare.scenes import evaluation, recall
 from wayfare.scenes.batch import GraphBatch, HeadOutput
 from wayfare.scenes.counting import PlainSum
+from wayfare.scenes.data import client_files
 from wayfare.scenes.data.scene_data import SceneData, TownScenes
 from wayfare.scenes.data.scene_graphs import SceneGraphs
 from wayfare.scenes.debiasing import Adjusted, LogitAdjustment, NoDebiasing, at_tau
@@ -86,7 +88,7 @@ class Scenes(Task):
     positive: int = 256  # of these, at most, related ones
     as_paper: bool = False  # pictures without a guess are left out of the mean, not counted as 0
 
-    sources: ClassVar[frozenset[str]] = frozenset({"labels", "categories"})
+    sources: ClassVar[frozenset[str]] = frozenset({"labels", "categories", "ids"})
     provides: ClassVar[frozenset[str]] = frozenset({"features"})
     moved: ClassVar[Mapping[str, str]] = {
         **{key: f"data.{key}" for key in ("path", "super_classes", "test", "own")},
@@ -129,8 +131,22 @@ class Scenes(Task):
         return self
 
     def source(self, name: str) -> Any:
-        """A picture has many relations and no one class: partitions go by `categories`."""
+        """A picture has many relations and no one class: partitions go by `categories`, or by the pictures' ids."""
+        if name == "ids":
+            return self.loaded.train.truth.image_ids
         return self.loaded.categories if name == "categories" else None
+
+    def save_split(self, split: Population, path: Path) -> bool:
+        """As FL-PSG publishes splits: a folder of UserN.json, or FILE.json with ids."""
+        if path.suffix not in ("", ".json"):
+            return False
+        ids = self.loaded.train.truth.image_ids
+        clients = [[str(image_id) for image_id in ids[np.sort(rows)]] for rows in split]
+        if path.suffix:
+            client_files.write_lists(path, clients)
+        else:
+            client_files.write_folder(path, self.data.file(silent), clients)
+        return True
 
     @property
     def terms(self) -> tuple[str, ...]:
