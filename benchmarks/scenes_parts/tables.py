@@ -1,13 +1,12 @@
 """Tab. 1 and 2 of the federated scene-graph benchmark on real annotations: four heads, seven ways to deal them out.
 
 The experiments are the cells of recipes/psg/table1.toml and table2.toml at small scale (annotations alone, PredCls),
-with 100 clients in the paper's clusters; beside them each centralised head with the part that knows how frequent
-predicates are (MOTIFS' and VCTree's bias, GPS-Net's ARM), which the paper's code had switched off. With --quick it is
-one head on the town with 20 clients: the machinery, not the figures.
+with 100 clients in the paper's clusters, as the paper ran them; and those of table1-bias.toml, in which every head
+begins with counts over the clients and trains for 30 rounds: each of these must be above the frequency baseline. With
+--quick it is one head on the town with 20 clients: the machinery, not the figures.
 """
 
 import statistics
-from dataclasses import replace
 from pathlib import Path
 
 from rich.table import Table
@@ -22,9 +21,10 @@ HEADS = {"imp": "IMP", "motifs": "MOTIFS", "vctree": "VCTree", "gpsnet": "GPS-Ne
 COLUMNS = {"cl": "CL", "random": "Random", "iid": "Shard IID", "shard": "Shard non-IID", "dir10": "Dir 10",
            "dir1": "Dir 1", "dir02": "Dir 0.2"}  # fmt: skip
 SERVERS = {"shard": "FedAvg", "fedavgm": "FedAvgM", "fedadam": "FedAdam"}
-BIASED = "cl-bias"
+BIASED = "-bias"  # after the name of a cell of table1-bias
 CUTOFFS = (20, 50, 100)
 METRICS = [f"{kind}@{k}" for k in CUTOFFS for kind in ("R", "mR")]
+FLOORS = [f"frequency {name}" for name in METRICS]  # of what the clients of that run hold
 # what the paper expects, from the best to the worst; the last two are Dirichlet's
 ORDERS = {"CL over Shard IID": ("cl", "iid"), "Shard IID over Random": ("iid", "random"),
           "Random over Shard non-IID": ("random", "shard"), "Dir 10 over Dir 1": ("dir10", "dir1"),
@@ -38,16 +38,11 @@ def experiments(quick, seeds):
     if quick:
         changes = {"data.size": "tiny", "data.test": 20, "partition.clients": 5, "rounds": 2}
     cells = {}
-    for recipe in ("table1", "table2"):
-        cells |= read_plan(RECIPES / f"{recipe}.toml", Scale.small, data, changes).experiments
+    for recipe, end in (("table1", ""), ("table2", ""), ("table1-bias", BIASED)):
+        plan = read_plan(RECIPES / f"{recipe}.toml", Scale.small, data, changes)
+        cells |= {name + end: experiment for name, experiment in plan.experiments.items()}
     if quick:
         cells = {name: cells[name] for name in cells if name.startswith("gpsnet")}
-    for head in HEADS:
-        if head != "imp" and f"{head}-cl" in cells:  # IMP has no such part
-            plain = cells[f"{head}-cl"]
-            cells[f"{head}-{BIASED}"] = replace(
-                plain, task=replace(plain.task, model=replace(plain.task.model, frequency_bias=True))
-            )
     return {f"{name}/seed-{s}": e.with_seed(s) for s in range(seeds) for name, e in cells.items()}
 
 
@@ -59,8 +54,8 @@ def measure(quick, seeds, out, workers):
     records, failed = common.play(experiments(quick, seeds), out / "psg" / "small", workers, "test/mR@20")
     found = {}
     for run, record in records.items():
-        cell = found.setdefault(run.partition("/")[0], {name: [] for name in (*METRICS, "seconds")})
-        for name in METRICS:
+        cell = found.setdefault(run.partition("/")[0], {name: [] for name in (*METRICS, *FLOORS, "seconds")})
+        for name in (*METRICS, *FLOORS):
             cell[name].append(100 * record.final(f"test/{name}"))
         cell["seconds"].append(record.seconds)
     floor = {name: 100 * next(iter(records.values())).final(f"test/frequency {name}") for name in METRICS}
@@ -69,20 +64,22 @@ def measure(quick, seeds, out, workers):
 
 
 def targets(figures):
-    found, cells, floor = [], figures["cells"], figures["frequency"]
+    found, cells = [], figures["cells"]
     for head, label in HEADS.items():
-        name = f"{head}-cl" if head == "imp" else f"{head}-{BIASED}"
-        for metric in ("R@20", "R@100"):
-            worst = min(cells[name][metric]) - floor[metric]
-            told = f"{label}, centralised{'' if head == 'imp' else ' with its bias'}: {metric} above the baseline's"
-            found.append({"name": f"{told}, points, worst seed", "value": worst, "target": "above 0",
-                          "met": worst > 0})  # fmt: skip
+        for column, words in COLUMNS.items():
+            cell = cells.get(f"{head}-{column}{BIASED}")
+            for metric in ("R@20", "mR@20") if cell else ():
+                worst = min(have - floor for have, floor in zip(cell[metric], cell[f"frequency {metric}"]))
+                found.append({"name": f"{label}, {words}, with bias: {metric} above the baseline's, points, worst seed",
+                              "value": worst, "target": "above 0", "met": worst > 0})  # fmt: skip
     return found
 
 
 def show(figures, out):
     cells, floor = figures["cells"], figures["frequency"]
-    for title, columns in (("Tab. 1", {**COLUMNS, BIASED: "CL, bias"}), ("Tab. 2, Shard non-IID", SERVERS)):
+    biased = {column + BIASED: words for column, words in COLUMNS.items()}
+    tables = (("Tab. 1, as run", COLUMNS), ("Tab. 1, with bias", biased), ("Tab. 2, Shard non-IID, as run", SERVERS))
+    for title, columns in tables:
         for k in CUTOFFS:
             table = Table(
                 title=f"{title}: R / mR @{k}, per cent; ± over {figures['seeds']} seeds", title_justify="left"

@@ -46,6 +46,11 @@ class Clients:
         chosen = rng_for(self._seed, "judges").choice(len(self.trained), count, replace=False)
         return [self.trained.id(int(i)) for i in np.sort(chosen)]
 
+    def held(self) -> np.ndarray:
+        """The samples that clients train on, each once."""
+        parts = [self.client(self.trained.id(i)).train for i in range(len(self.trained))]
+        return np.unique(np.concatenate(parts))
+
     def client(self, id: str) -> Client:
         """What this client holds, and which part of it is kept from training."""
         if self._pooled and id == POOLED:
@@ -64,8 +69,7 @@ class Clients:
 
     @cached_property
     def _everyone(self) -> Client:
-        parts = [self.client(self.trained.id(i)).train for i in range(len(self.trained))]
-        return Client(POOLED, np.unique(np.concatenate(parts)), np.empty(0, np.int64))
+        return Client(POOLED, self.held(), np.empty(0, np.int64))
 
     def size_of(self, id: str) -> int:
         """How many samples this client can have trained or judged on."""

@@ -35,7 +35,7 @@ PACKAGES = {
     "strategy": ("wayfare.strategies",),
     "topology": ("wayfare.topologies",),
     "exchange": ("wayfare.encounters.policies",),
-    "partition": ("wayfare.partition", "wayfare.places.partition"),
+    "partition": ("wayfare.partition", "wayfare.places.partition", "wayfare.scenes.partition"),
 }
 # the rest, by name
 NAMED = {

@@ -12,16 +12,20 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from wayfare.clients import Clients
-from wayfare.core.bundle import Bundle
+from wayfare.core.bundle import Bundle, Weights
+from wayfare.core.counting import form
 from wayfare.core.device import Bench
 from wayfare.core.errors import ConfigError, QuorumError, suggestion
 from wayfare.core.federation import Round
 from wayfare.core.gate import Gate
-from wayfare.core.protocols import Engine, Evaluation
+from wayfare.core.protocols import Client, Engine, Evaluation
 from wayfare.core.values import METRIC, metric_values
 from wayfare.experiment import Experiment
 from wayfare.pages.record import less_is_better
+from wayfare.partition.joined import Joined
 
 Means = dict[str, float]
 PerClient = dict[str, dict[str, float]]
@@ -49,6 +53,18 @@ class Evaluator:
             round.per_client = self._ask(round, "clients", ids, "holdout")
         if self.clients.validation:
             self._ask(round, "validation", self.clients.validation, "all")
+
+    def baseline(self, sums: Weights) -> dict[str, float]:
+        """What counts alone score on the test set: those of the devices or, if none were asked for, of a simulation.
+
+        In a simulation the samples of all training clients are here, and counting them costs nobody anything.
+        """
+        task, settings = self.experiment.task, self.experiment.evaluation
+        if not settings.test or not settings.every:
+            return {}
+        if not sums and form(task) and not isinstance(self.experiment.partition, Joined):
+            sums = task.counts(Client("", self.clients.held(), np.empty(0, np.int64)))
+        return {f"test/{name}": value for name, value in task.baseline(sums).items()} if sums else {}
 
     def _ask(self, round: Round, scope: str, ids: list[str], split: str) -> PerClient:
         """The mean of each metric over the devices that have it, weighted by samples (equally on a common test set).

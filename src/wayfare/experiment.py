@@ -293,6 +293,11 @@ def _check_aggregation(e: Experiment) -> None:
             f"evaluation.validation_clients = {e.evaluation.validation_clients}: their metrics would be published "
             "without noise. With [privacy] set it to 0 and judge the model on the test set"
         )
+    if e.privacy is not None and e.task.counted:
+        raise ConfigError(
+            "[privacy] devices would count relations before the first round, and the ledger does not know what that "
+            "costs: choose a model and a debiasing that need no counts, or leave [privacy] out"
+        )
     if reason := e.aggregation.misfit(e.strategy, e.topology):
         raise ConfigError(f"[{'privacy' if e.privacy is not None else 'robust'}] {reason}")
 

@@ -24,7 +24,8 @@ import torch
 
 from wayfare.clients import Clients
 from wayfare.core import manifest
-from wayfare.core.bundle import Bundle, digest
+from wayfare.core.bundle import Bundle, Weights, digest
+from wayfare.core.counting import counted
 from wayfare.core.device import Bench
 from wayfare.core.errors import (
     ConfigError,
@@ -309,16 +310,21 @@ class _Run:
             return machine
         return AttackedEngine(machine, attack, attack.liars(self.clients.population, seed), seed)
 
-    def _initial(self) -> Bundle:
-        """The strategy's state with the untrained network."""
-        bench = self.bench()
+    def _initial(self, sums: Weights | None = None) -> Bundle:
+        """The strategy's state with the untrained network, which begins with these counts."""
+        bench, task = self.bench(), self.experiment.task
         self.experiment.aggregation.check_network(bench.net(0))
-        return self.experiment.strategy.start(self.experiment.task, bench.loaded(0, bench.initial))
+        net = bench.loaded(0, bench.initial)
+        if sums:
+            task.adopt_counts(net, sums)
+        return self.experiment.strategy.start(task, net)
 
     def _begin(self, federation: Federation, watchers: Sequence[Tracker]) -> Bundle:
-        """Round 0: the untrained model."""
-        state = self.experiment.topology.start(federation, self._initial())
-        self._commit(Round(0, state, federation.gate(0)), time.monotonic(), watchers)
+        """Round 0: the untrained model, and what devices counted for it."""
+        began, gate = time.monotonic(), federation.gate(0)
+        sums = counted(federation, gate)
+        state = self.experiment.topology.start(federation, self._initial(sums))
+        self._commit(Round(0, state, gate, metrics=self.evaluator.baseline(sums)), began, watchers)
         return state
 
     # ---- rounds

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from wayfare.core.bundle import Bundle, Value
+from wayfare.core.counting import SECTION
 from wayfare.core.device import Bench
 from wayfare.core.errors import ConfigError, DeviceError
 from wayfare.core.protocols import Failure
@@ -91,7 +92,12 @@ def _messages(experiment: Experiment, bench: Bench) -> list[dict[str, Any]]:
     if experiment.topology.meets:
         given = strategy.report(state, int(reply.number("n")))
         return [_described("to a device that it meets", "each time one takes its model", given)]
-    found = [_described("to the server", "each round in which it takes part", reply)]
+    found = []
+    if experiment.task.counted and not strategy.personal:
+        counts = _done(bench, "count", device, Bundle())
+        found.append(_described("to the server", "once, before the first round", counts))
+        found[0]["reveals"][SECTION] = experiment.task.about_counts
+    found.append(_described("to the server", "each round in which it takes part", reply))
     if settings.every and settings.clients and settings.holdout > 0:
         judged = _done(bench, "evaluate", device, strategy.send(state, device), split="holdout")
         found.append(_described("to the server", "each time it is among those that judge the model", judged))

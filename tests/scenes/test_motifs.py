@@ -100,8 +100,8 @@ def test_frequency_is_added_exactly() -> None:
     plain = by_hand()(graph).predicates
     assert torch.equal(net(graph).predicates, plain + torch.tensor([[-1.0, 0.0], [1.0, 2.0], [-3.0, -2.0]]))
     net(graph).predicates[:, 1].sum().backward()  # trained: each pair that is there, and no other
-    assert net.pairing.frequency.grad.tolist() == [[[0, 1], [0, 1]], [[0, 1], [0, 0]]]
-    assert net.pairing.frequency is not table
+    assert net.pairing.frequency.table.grad.tolist() == [[[0, 1], [0, 1]], [[0, 1], [0, 0]]]
+    assert net.pairing.frequency.table is not table
 
 
 def test_frequency_follows_refined_labels() -> None:
@@ -112,7 +112,7 @@ def test_frequency_follows_refined_labels() -> None:
     with_bias = net(graph)
     labels = with_bias.objects.argmax(1)
     assert not torch.equal(labels, graph.labels)
-    nn.init.zeros_(net.pairing.frequency)
+    nn.init.zeros_(net.pairing.frequency.table)
     added = table[labels[graph.pairs[:, 0]], labels[graph.pairs[:, 1]]]
     torch.testing.assert_close(with_bias.predicates - net(graph).predicates, added)
 

@@ -113,7 +113,9 @@ def list_(
 def split(
     recipe: Recipe,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write a page about it.")] = None,
-    save: Annotated[Path | None, typer.Option(help="Also save the partition to this file; .csv: as a table.")] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Also save it: FILE, FILE.csv; scenes: ids to FILE.json, or a folder.")
+    ] = None,
     set_: Settings = None,
     allow_code: AllowCode = None,
     json: Json = False,
@@ -139,7 +141,7 @@ def split(
         if save.suffix.lower() == ".csv":
             files = experiment.task.source("files") if "files" in experiment.task.sources else None
             disk.write(save, as_csv(drawn, files))
-        else:
+        elif not experiment.task.save_split(drawn, save):
             disk.write(save, drawn.pack())
         summary["file"] = str(save)
     if out is not None:

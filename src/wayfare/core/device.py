@@ -97,6 +97,14 @@ class Device:
         """For the rest of this call, hold these samples and no others; the device need not be one of the population."""
         self._client = Client(self.id, train, np.empty(0, np.int64))
 
+    def alone(self) -> Weights:
+        """The untrained network's weights, with this device's own counts where the task begins with counts."""
+        if not self.task.counted:
+            return self.initial
+        net = self.network(self.initial)
+        self.task.adopt_counts(net, self.task.counts(self.client))
+        return snapshot(net)
+
     def rng(self, purpose: str) -> np.random.Generator:
         """Random numbers that depend on run, round, device and purpose only."""
         return rng_for(self.seed, self.round, self.id, purpose)

@@ -136,6 +136,10 @@ class Task:
     def read(self, progress: Progress) -> None:
         """Read the samples, so that it is known whether they fit the settings before `prepare` takes long."""
 
+    def save_split(self, split: Population, path: Path) -> bool:
+        """Write a split in a form that this task's field uses, if the path's name asks for it; False if not."""
+        return False
+
     def prepare(self, progress: Progress) -> None:
         """Do what takes long before the first round: read pictures, compute features of frozen layers."""
 
@@ -200,6 +204,37 @@ class Task:
     def scan(self, net: nn.Module, client: Client) -> Iterator[Batch]:
         """The client's training samples once, in order."""
         raise NotImplementedError
+
+    # ---- counts that devices contribute once, before the first round
+
+    @property
+    def counted(self) -> bool:
+        """Whether the network begins with counts over all devices: `core/counting.py` asks for them."""
+        return False
+
+    @property
+    def about_counts(self) -> str:
+        """What a device's counts tell about it, in words."""
+        return ""
+
+    def counts(self, client: Client) -> Weights:
+        """What this client counts among its training samples; of a client without samples, zeros in the same form."""
+        return {}
+
+    def blurred(self, counts: Weights, rng: np.random.Generator) -> Weights:
+        """The counts as a device sends them: as they are, or with noise."""
+        return counts
+
+    def counts_fault(self, counts: Weights, examples: int) -> str:
+        """Why these cannot be the counts of so many samples; "" if they can."""
+        return ""
+
+    def adopt_counts(self, net: nn.Module, sums: Weights) -> None:
+        """Put the sums over all devices into the untrained network."""
+
+    def baseline(self, sums: Weights) -> dict[str, float]:
+        """What the counts alone score on the test set, with nothing trained; metrics for the first line of a run."""
+        return {}
 
     # ---- evaluation
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import torch
 
 from wayfare.core.bundle import Bundle, Value, Weights
+from wayfare.core.counting import SECTION
 from wayfare.core.device import Bench, Device
 from wayfare.core.exchange import PEER
 from wayfare.core.protocols import Failure
@@ -23,6 +24,13 @@ def train(device: Device, message: Bundle) -> Bundle:
     if "samples" in message:
         device.borrow(message["samples"]["train"].numpy())
     return device.strategy.client(device, message)
+
+
+def count(device: Device, message: Bundle) -> Bundle:
+    """What this device counts among its samples, before the first round."""
+    client, task = device.client, device.task
+    counts = task.blurred(task.counts(client), device.rng("counts"))
+    return Bundle({SECTION: counts}, {"n": max(len(client.train), 1)})
 
 
 def evaluate(device: Device, message: Bundle) -> Bundle:
@@ -76,7 +84,7 @@ def _own_score(device: Device, state: Bundle) -> float:
     return device.task.evaluate(net, device.client.holdout)["accuracy"]
 
 
-PROGRAMS: dict[str, Program] = {"train": train, "evaluate": evaluate, "meet": meet, "look": meet}
+PROGRAMS: dict[str, Program] = {"train": train, "count": count, "evaluate": evaluate, "meet": meet, "look": meet}
 REMEMBERING = frozenset({"train", "meet"})  # programs after which a device's memory is kept
 
 

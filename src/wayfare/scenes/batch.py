@@ -56,6 +56,7 @@ class HeadOutput:
     features: Tensor  # (P, width): what the logits are made of
     objects: Tensor | None = None  # logits (N, classes), where a head refines labels
     extra: Tensor | None = None  # a loss of the head's own (VCTree's tree), a scalar
+    weights: Tensor | None = None  # (predicates + 1,): how much each target counts in the loss; None: all the same
 
 
 def make_batch(

@@ -1,7 +1,7 @@
 """How often two classes of objects are related, and by which predicate: a table of counts.
 
-It is the floor that a trained head must beat, and what MOTIFS and GPS-Net add to their logits. The counts of all
-clients are the sum of theirs: a statistic of their data, which a federation discloses when it uses it.
+It is the floor that a trained head must beat, and what MOTIFS, VCTree and GPS-Net begin with. The counts of all clients
+are the sum of theirs: a statistic of their data, which they disclose before the first round (`counting.py`).
 
     baseline        P(predicate or none | class of the subject, class of the object) over all ordered pairs: "none"
                     counts pairs with no relation
@@ -37,6 +37,19 @@ class Frequencies:
         shares = counts / counts.sum(2, keepdims=True)
         table: np.ndarray = np.log(shares + SOFTENING).astype(np.float32)
         return table
+
+    def related_shares(self) -> np.ndarray:
+        """float32 (C, C): the share of related pairs among those of two classes, either way round; 1/2 if unseen."""
+        related, unrelated = self.triplets.sum(2), self.unrelated
+        related, unrelated = related + related.T + 1, unrelated + unrelated.T + 1
+        shares: np.ndarray = (related / (related + unrelated)).astype(np.float32)
+        return shares
+
+    def predicate_shares(self) -> np.ndarray:
+        """float64 (K,): the share of each predicate among all relations, 1 added to each."""
+        counts = self.triplets.sum((0, 1)) + 1.0
+        shares: np.ndarray = counts / counts.sum()
+        return shares
 
     def probabilities(self) -> np.ndarray:
         """float32 (C, C, K + 1): the baseline; classes that never occur together are not related."""

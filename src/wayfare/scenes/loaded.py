@@ -41,11 +41,6 @@ class LoadedScenes:
         return np.diff(self.train.scenes.object_offsets) > 1
 
     @cached_property
-    def frequencies(self) -> frequency.Frequencies:
-        """Counted over everybody's pictures: a sum that the federation discloses (docs)."""
-        return frequency.count(self.train.truth)
-
-    @cached_property
     def categories(self) -> Categories:
         """Which relations between which kinds of things each picture has: what the partition `semantic` goes by.
 
@@ -61,16 +56,27 @@ class LoadedScenes:
     def metrics(self, guesses: Iterable[recall.Guesses], samples: np.ndarray | None) -> dict[str, float]:
         """Recalls of guesses on these pictures of the pool, or on the test pictures."""
         if samples is None:
-            return metrics(guesses, self.test, self._test_overlaps, self._as_paper)
+            guesses = list(guesses)
+            return metrics(guesses, self.test, self._test_overlaps, self._as_paper) | self._of_parts(guesses[0])
         pictures = self.train.select(samples)
         return metrics(guesses, pictures, self._mode.overlaps(pictures), self._as_paper)
 
-    @cached_property
-    def baseline(self) -> dict[str, float]:
-        """What the label-pair frequency baseline finds of the test pictures."""
+    def baseline(self, counts: frequency.Frequencies) -> dict[str, float]:
+        """What the label-pair frequency baseline with these counts finds of the test pictures."""
         scenes, scores = self.test.scenes, self.test.scores
-        both = [frequency.guesses(self.frequencies, scenes, scores, constraint=one) for one in (True, False)]
+        both = [frequency.guesses(counts, scenes, scores, constraint=one) for one in (True, False)]
         return {f"frequency {name}": value for name, value in self.metrics(both, None).items() if "/" not in name}
+
+    def _of_parts(self, guesses: recall.Guesses) -> dict[str, float]:
+        """On the test pictures: mR@K of frequent, middling and seldom predicates; R@K of triplets never trained on."""
+        test, found = self.test.truth, None if self.test.detected is None else self.test.detected.found
+        whole = recall.tally(guesses, test, found, self._test_overlaps, as_paper=self._as_paper)
+        named = recall.by_thirds(whole, np.bincount(self.train.truth.relations[:, 2], minlength=len(test.predicates)))
+        unseen = test.keep_relations(~recall.seen(test, self.train.truth))
+        if len(unseen.relations):
+            few = recall.tally(guesses, unseen, found, self._test_overlaps, as_paper=self._as_paper)
+            named |= {f"z{name}": value for name, value in few.metrics.items() if name.startswith("R@")}
+        return named
 
     @cached_property
     def _test_overlaps(self) -> np.ndarray | None:

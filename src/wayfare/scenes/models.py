@@ -10,12 +10,10 @@ The networks themselves are in `heads`, each with the paper's equations.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -42,7 +40,6 @@ class HeadSpec(NamedTuple):
     width_x: int  # features of an object
     width_u: int  # and of a pair
     mode: Mode
-    log_frequencies: Callable[[], np.ndarray]  # counted when a head asks for them
 
     def sizes(self, widths: Widths) -> HeadSizes:
         return HeadSizes(len(self.classes), self.predicates, self.width_x, self.width_u, widths)
@@ -63,6 +60,7 @@ class RelationModel(Model):
     )
     widths: Literal["small", "paper"] = "small"
     preset: Literal["as-run", "as-described"] = "as-run"  # the latter: with parts that only the paper's text has
+    frequency_bias: bool = False  # a table of how often labels are related: off in the code that the paper ran
     start: str = ""  # a finished run, or its model's file, whose weights the network begins with
 
     @property
@@ -87,37 +85,49 @@ class RelationModel(Model):
     def check_mode(self, mode: Mode) -> None:
         """Refuse options that need the other mode."""
 
-    def check_shared(self) -> None:
-        """Refuse what devices with their own folders would not have in common."""
+    @property
+    def is_biased(self) -> bool:
+        return self.frequency_bias or self.is_described
+
+    @property
+    def counted(self) -> bool:
+        """Whether the head begins with counts over all devices."""
+        return self.is_biased
+
+    def table(self, spec: HeadSpec) -> Tensor | None:
+        """A table of zeros where the head has one, filled by what devices count before the first round."""
+        shape = (len(spec.classes), len(spec.classes), spec.predicates + 1)
+        return torch.zeros(shape) if self.is_biased else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImpModel(RelationModel):
-    """IMP, iterative message passing."""
+    """IMP, iterative message passing. It has no bias in its paper: only `frequency_bias` gives it one."""
 
     order: Literal["parallel", "sequential"] = "parallel"  # of its messages
 
+    @property
+    def is_biased(self) -> bool:
+        return self.frequency_bias
+
     def head(self, spec: HeadSpec) -> nn.Module:
-        return IMP(spec.sizes(PRESETS[self.widths]), mode=spec.mode, order=self.order)
+        return IMP(spec.sizes(PRESETS[self.widths]), mode=spec.mode, order=self.order, frequency=self.table(spec))
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelModel(RelationModel):
-    """A head that reads labels."""
+    """A head that reads labels, and may begin with how often they are related."""
 
     word_vectors: str = ""  # a file in GloVe's form that labels' vectors begin with; "": normal numbers
-    frequency_bias: bool = False  # MOTIFS' and VCTree's bias, GPS-Net's ARM: off in the code that the paper ran
 
-    def _options(self, spec: HeadSpec, biased: bool) -> dict[str, Any]:
+    def _options(self, spec: HeadSpec) -> dict[str, Any]:
         """Sizes, mode, labels' vectors and the table of frequencies."""
         widths: Widths = PRESETS[self.widths]
-        options: dict[str, Any] = {"mode": spec.mode}
+        options: dict[str, Any] = {"mode": spec.mode, "frequency": self.table(spec)}
         if self.word_vectors:
             file = Path(self.word_vectors)
             widths = replace(widths, embedding=vector_width(file))
             options["vectors"] = word_vectors(file, spec.classes, widths.embedding)
-        if biased:
-            options["frequency"] = torch.from_numpy(spec.log_frequencies())
         return options | {"sizes": spec.sizes(widths)}
 
 
@@ -128,8 +138,7 @@ class MotifsModel(LabelModel):
     order: Literal["right-left", "left-right"] = "right-left"  # of the objects
 
     def head(self, spec: HeadSpec) -> nn.Module:
-        options = self._options(spec, self.frequency_bias or self.is_described)
-        return MOTIFS(**options, order=self.order)
+        return MOTIFS(**self._options(spec), order=self.order)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +146,7 @@ class VCTreeModel(LabelModel):
     """VCTree, which puts the objects into a tree."""
 
     tree: Literal["supervised", "reinforced"] = "supervised"  # how its scores learn; the latter needs `start`
+    prior: bool = False  # its scores are weighted by how often two classes are related
 
     def __post_init__(self) -> None:
         if self._is_reinforced and not self.start:
@@ -146,11 +156,15 @@ class VCTreeModel(LabelModel):
             )
 
     @property
+    def counted(self) -> bool:
+        return self.is_biased or self.prior
+
+    @property
     def _is_reinforced(self) -> bool:
-        return self.tree == "reinforced" or self.is_described
+        return self.tree == "reinforced" or (self.is_described and bool(self.start))
 
     def head(self, spec: HeadSpec) -> nn.Module:
-        options = self._options(spec, self.frequency_bias)
+        options = self._options(spec) | {"prior": self.prior or self.is_described}
         if self._is_reinforced:
             options |= {"tree": "reinforced", "reward": recall_of_targets}
         return VCTree(**options)
@@ -160,19 +174,19 @@ class VCTreeModel(LabelModel):
 class GPSNetModel(LabelModel):
     """GPS-Net, whose messages know subject from object."""
 
-    layers: int = 1  # rounds of messages; 2 when first published
+    layers: int = 0  # rounds of messages; 0: 1, or 2 as described
     nps: bool = False  # a loss of refined labels that cares most for those with many relations (sgdet)
 
     def __post_init__(self) -> None:
-        if self.layers < 1:
-            raise ConfigError(f"model.layers = {self.layers}: expected at least 1")
+        if self.layers < 0:
+            raise ConfigError(f"model.layers = {self.layers}: expected at least 1, or 0 for the preset's")
 
     @property
-    def _is_biased(self) -> bool:
-        return self.frequency_bias or self.is_described
+    def _layers(self) -> int:
+        return self.layers or (2 if self.is_described else 1)
 
     def head(self, spec: HeadSpec) -> nn.Module:
-        return GPSNet(**self._options(spec, self._is_biased), layers=self.layers)
+        return GPSNet(**self._options(spec), layers=self._layers)
 
     def label_loss(self, logits: Tensor, graphs: GraphBatch) -> Tensor:
         if self.nps or self.is_described:
@@ -182,13 +196,6 @@ class GPSNetModel(LabelModel):
     def check_mode(self, mode: Mode) -> None:
         if self.nps and mode == "predcls":
             raise ConfigError("model.nps is a loss of refined labels, which predcls does not have: task.mode = 'sgdet'")
-
-    def check_shared(self) -> None:
-        if self._is_biased:
-            raise ConfigError(
-                "GPS-Net's table of frequencies is counted and not learnt, and each device of a federation would count "
-                "its own: use model.frequency_bias = false, or motifs or vctree, whose table is learnt and travels"
-            )
 
 
 def _load_start(net: nn.Module, path: Path) -> None:

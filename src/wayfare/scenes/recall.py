@@ -14,6 +14,8 @@ A guess may hit several triplets; each triplet counts once.
     mR@K            for each predicate the mean, over the images that have it, of that share among its triplets; then
                     the mean over all predicates. One that no image has counts 0, as in the paper's code
     mR@K/present    the same without predicates that no image has
+    mR@K/head, ...  the mean over a third of the predicates, by how often they are trained on: head, body and tail
+    zR@K            R@K of triplets whose classes and predicate no training picture has together (zero-shot)
     ngR@K, ...      without graph constraint: a pair may have several predicates among the guesses
 
 Images without annotated triplets are ignored. Images without a single guess count as 0; the paper's code skips them
@@ -213,6 +215,31 @@ def tally(
         shares=shares,
         having=having,
     )
+
+
+def by_thirds(tally: RecallTally, times: np.ndarray) -> dict[str, float]:
+    """mR@K of each third of the predicates; `times` (predicates,) is how often each is trained on."""
+    order = np.argsort(-times, kind="stable")
+    thirds = dict(zip(("head", "body", "tail"), np.array_split(order, 3)))
+    return {
+        f"mR@{cutoff}/{name}": float(means[third].mean())
+        for cutoff, means in zip(tally.cutoffs, tally.by_predicate)
+        for name, third in thirds.items()
+        if len(third)
+    }
+
+
+def seen(some: SceneGraphs, trained: SceneGraphs) -> np.ndarray:
+    """bool (R,): whether the classes and the predicate of each relation occur together in these pictures."""
+    found: np.ndarray = np.isin(_kinds(some), _kinds(trained))
+    return found
+
+
+def _kinds(scenes: SceneGraphs) -> np.ndarray:
+    ends = scenes.relations[:, :2] + scenes.object_offsets[scenes.relation_images][:, None]
+    subject, object_ = scenes.labels[ends].astype(np.int64).T
+    kinds: np.ndarray = (subject * len(scenes.classes) + object_) * len(scenes.predicates) + scenes.relations[:, 2]
+    return kinds
 
 
 def first_ranks(

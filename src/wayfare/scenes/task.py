@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,20 +21,32 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from wayfare.components import part
+from wayfare.core.bundle import Weights
 from wayfare.core.errors import ConfigError
-from wayfare.core.protocols import Batch, Client, Output, Progress, Task
+from wayfare.core.protocols import Batch, Client, Output, Population, Progress, Task, silent
 from wayfare.core.seeds import rng_for
 from wayfare.core.values import SHARE, Kind
 from wayfare.scenes import evaluation, recall
 from wayfare.scenes.batch import GraphBatch, HeadOutput
+from wayfare.scenes.counting import PlainSum
+from wayfare.scenes.data import client_files
 from wayfare.scenes.data.scene_data import SceneData, TownScenes
 from wayfare.scenes.data.scene_graphs import SceneGraphs
+from wayfare.scenes.debiasing import Adjusted, LogitAdjustment, NoDebiasing, at_tau
+from wayfare.scenes.heads.common import adopt_counts
 from wayfare.scenes.loaded import LoadedScenes
 from wayfare.scenes.models import HeadSpec, RelationModel
 from wayfare.scenes.modes import SceneMode
 from wayfare.scenes.pairs import PairLimits
 
 _SCAN = 32  # pictures judged together
+
+
+@dataclass
+class RelationOutput(Output):
+    """With how much each target counts in the loss, where that differs."""
+
+    weights: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -58,11 +71,24 @@ class Scenes(Task):
     mode: SceneMode = part(
         "mode", "predcls", {"predcls": "wayfare.scenes.modes:PredCls", "sgdet": "wayfare.scenes.modes:SGDet"}
     )
+    debias: NoDebiasing = part(
+        "debias",
+        "none",
+        {
+            "none": "wayfare.scenes.debiasing:NoDebiasing",
+            "adjust": "wayfare.scenes.debiasing:LogitAdjustment",
+            "reweight": "wayfare.scenes.debiasing:Reweighting",
+            "tde": "wayfare.scenes.debiasing:DirectEffect",
+        },
+    )
+    sum: PlainSum = part(
+        "sum", "plain", {"plain": "wayfare.scenes.counting:PlainSum", "noised": "wayfare.scenes.counting:NoisedSum"}
+    )
     pairs: int = 1024  # of a picture, at most, in training
     positive: int = 256  # of these, at most, related ones
     as_paper: bool = False  # pictures without a guess are left out of the mean, not counted as 0
 
-    sources: ClassVar[frozenset[str]] = frozenset({"labels", "categories"})
+    sources: ClassVar[frozenset[str]] = frozenset({"labels", "categories", "ids"})
     provides: ClassVar[frozenset[str]] = frozenset({"features"})
     finished: ClassVar[str] = "wayfare.scenes.finished:ScenesRun"
     moved: ClassVar[Mapping[str, str]] = {
@@ -102,13 +128,26 @@ class Scenes(Task):
         return None if data is None else replace(self, data=data)
 
     def fixed(self) -> Self:
-        """The same: annotations name their classes. Refuses what devices would not have in common."""
-        self.model.check_shared()
+        """The same: annotations name their classes."""
         return self
 
     def source(self, name: str) -> Any:
-        """A picture has many relations and no one class: partitions go by `categories`."""
+        """A picture has many relations and no one class: partitions go by `categories`, or by the pictures' ids."""
+        if name == "ids":
+            return self.loaded.train.truth.image_ids
         return self.loaded.categories if name == "categories" else None
+
+    def save_split(self, split: Population, path: Path) -> bool:
+        """As FL-PSG publishes splits: a folder of UserN.json, or FILE.json with ids."""
+        if path.suffix not in ("", ".json"):
+            return False
+        ids = self.loaded.train.truth.image_ids
+        clients = [[str(image_id) for image_id in ids[np.sort(rows)]] for rows in split]
+        if path.suffix:
+            client_files.write_lists(path, clients)
+        else:
+            client_files.write_folder(path, self.data.file(silent), clients)
+        return True
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -141,9 +180,8 @@ class Scenes(Task):
             width_x=loaded.provider.width_x,
             width_u=loaded.provider.width_u,
             mode=self.mode.mode,
-            log_frequencies=lambda: loaded.frequencies.log_table(),
         )
-        return self.model.network(spec)
+        return self.debias.wrap(self.model.network(spec), spec.predicates)
 
     def views(self, net: nn.Module) -> dict[str, int]:
         with torch.no_grad():
@@ -165,12 +203,14 @@ class Scenes(Task):
         if output.objects is not None and len(graphs.targets):
             naming = self.model.label_loss(output.objects, graphs)
             extra = naming if extra is None else extra + naming
-        return Output({"relation": _by_picture(output.features, graphs)}, output.predicates, extra)
+        features = {"relation": _by_picture(output.features, graphs)}
+        return RelationOutput(features, output.predicates, extra, output.weights)
 
     def loss(self, output: Output, batch: Batch, memo: dict[str, Any]) -> Tensor:
         if output.logits is None:
             raise TypeError("relations need logits")
-        loss = cross_entropy(output.logits, batch.inputs.targets)
+        weights = output.weights if isinstance(output, RelationOutput) else None
+        loss = cross_entropy(output.logits, batch.inputs.targets, weights)
         return loss if output.extra is None else loss + output.extra
 
     def scan(self, net: nn.Module, client: Client) -> Iterator[Batch]:
@@ -184,17 +224,59 @@ class Scenes(Task):
         pictures = self.loaded.train.select(rows)
         return self.mode.batch(pictures, self.loaded.provider, rng, PairLimits(self.pairs, self.positive))
 
+    # ---- counts before the first round
+
+    @property
+    def counted(self) -> bool:
+        return self.model.counted or self.debias.counted
+
+    @property
+    def about_counts(self) -> str:
+        return self.sum.about
+
+    def counts(self, client: Client) -> Weights:
+        return self.sum.counted(self.loaded.train.truth.select(client.train))
+
+    def blurred(self, counts: Weights, rng: np.random.Generator) -> Weights:
+        """On a real device the noise is nobody's to know; in a simulation it comes from the run's seed."""
+        return self.sum.blurred(counts, np.random.default_rng() if self.data.is_own else rng)
+
+    def counts_fault(self, counts: Weights, examples: int) -> str:
+        return self.sum.fault(counts, examples)
+
+    def adopt_counts(self, net: nn.Module, sums: Weights) -> None:
+        adopt_counts(net, self.sum.frequencies(sums))
+
+    def baseline(self, sums: Weights) -> dict[str, float]:
+        return self.loaded.baseline(self.sum.frequencies(sums))
+
     # ---- evaluation
 
     @property
     def metrics(self) -> Mapping[str, Kind]:
-        return dict.fromkeys(("R@*", "mR@*", "ngR@*", "ngmR@*", "frequency *"), SHARE)
+        return dict.fromkeys(("R@*", "mR@*", "ngR@*", "ngmR@*", "zR@*", "frequency *"), SHARE)
 
     def evaluate(self, net: nn.Module, samples: np.ndarray | None) -> dict[str, float]:
         loaded = self.loaded
         pictures = loaded.test if samples is None else loaded.train.select(samples)
         found = evaluation.guesses(net, loaded.provider, pictures.scenes, pictures.scores)
-        return loaded.metrics(found, samples) | (loaded.baseline if samples is None else {})
+        metrics = loaded.metrics(found, samples)
+        return metrics if samples is None else metrics | self._tried(net, samples)
+
+    def _tried(self, net: nn.Module, samples: np.ndarray) -> dict[str, float]:
+        """Recalls with each further value of tau on a client's samples."""
+        found: dict[str, float] = {}
+        tried = self.debias.tried if isinstance(self.debias, LogitAdjustment) else ()
+        pictures = self.loaded.train.select(samples)
+        for head in (module for module in net.modules() if isinstance(module, Adjusted)):
+            for tau in tried:
+                with head.using(tau):
+                    some = evaluation.guesses(
+                        net, self.loaded.provider, pictures.scenes, pictures.scores, constraints=(True,)
+                    )
+                metrics = self.loaded.metrics(some, samples)
+                found |= {at_tau(name, tau): metrics[name] for name in ("R@20", "mR@20") if name in metrics}
+        return found
 
     def guesses(self, net: nn.Module, scenes: SceneGraphs, most: int = max(recall.CUTOFFS)) -> recall.Guesses:
         """The best guesses for pictures whose objects have boxes and labels, one predicate for each pair."""

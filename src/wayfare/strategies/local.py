@@ -31,7 +31,7 @@ class Local(FedAvg):
         return state
 
     def resume(self, device: Device, message: Bundle) -> Weights:
-        return device.memory.tensors.get("model", device.initial)
+        return device.memory.tensors.get("model") or device.alone()
 
     def client(self, device: Device, message: Bundle) -> Bundle:
         reply = super().client(device, message)

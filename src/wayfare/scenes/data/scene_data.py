@@ -17,6 +17,7 @@ from wayfare.core.protocols import Data, Progress
 from wayfare.core.seeds import rng_for
 from wayfare.io.cache import cache_dir
 from wayfare.scenes.data import psg, super_classes
+from wayfare.scenes.data.client_files import read_lists
 from wayfare.scenes.data.scene_graphs import SceneGraphs
 from wayfare.scenes.data.super_classes import SuperClasses
 
@@ -27,6 +28,7 @@ class SceneData(Data):
 
     test: int = 2000  # pictures to test with, where the data names none
     test_seed: int = 0  # which these are
+    apart: str = ""  # clients' pictures, in the form of the partition `listed`: the drawn test pictures are others
     super_classes: str = ""  # groups of classes and predicates: a file, "paper" or "none"; "": see super_classes.choose
 
     def __post_init__(self) -> None:
@@ -41,18 +43,33 @@ class SceneData(Data):
         """bool (N,): the pictures to test with, those that the data names or else drawn ones."""
         if graphs.test.any():
             return graphs.test
-        if self.test >= len(graphs):
-            raise ConfigError(f"data.test = {self.test} leaves none of {len(graphs)} pictures to train on")
+        order = rng_for(self.test_seed, "test pictures").permutation(len(graphs))
+        if self.apart:
+            listed = {image_id for ids in read_lists(Path(self.apart)) for image_id in ids}
+            order = order[[image_id not in listed for image_id in graphs.image_ids[order]]]
+        if self.test >= len(graphs) or self.test > len(order):
+            raise ConfigError(f"data.test = {self.test} leaves none of {len(order)} pictures to train on")
         drawn = np.zeros(len(graphs), bool)
-        drawn[rng_for(self.test_seed, "test pictures").permutation(len(graphs))[: self.test]] = True
+        drawn[order[: self.test]] = True
         return drawn
+
+    def file(self, progress: Progress) -> Path:
+        """The annotations' file."""
+        raise NotImplementedError
+
+    @property
+    def is_own(self) -> bool:
+        """Whether these are a real device's own pictures, not a part of a simulation's."""
+        return False
 
     def groups(self, graphs: SceneGraphs) -> SuperClasses | None:
         return super_classes.choose(self.super_classes, graphs.root, graphs.classes, graphs.predicates)
 
     def at(self, path: str) -> PsgScenes:
         """The same choices for annotations at this place."""
-        return PsgScenes(path=path, test=self.test, test_seed=self.test_seed, super_classes=self.super_classes)
+        return PsgScenes(
+            path=path, test=self.test, test_seed=self.test_seed, apart=self.apart, super_classes=self.super_classes
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,13 +80,20 @@ class PsgScenes(SceneData):
     own: bool = False  # it is a device's own: nothing is held back to test with
 
     def load(self, progress: Progress) -> SceneGraphs:
+        file = self.file(progress)
+        return _read(file, file.stat().st_mtime_ns if file.is_file() else 0)
+
+    def file(self, progress: Progress) -> Path:
         if not self.path:
             raise ConfigError("data.path: expected a psg.json or its folder; data.name = 'town' needs no files")
-        file = psg.the_file(Path(self.path))
-        return _read(file, file.stat().st_mtime_ns if file.is_file() else 0)
+        return psg.the_file(Path(self.path))
 
     def is_test(self, graphs: SceneGraphs) -> np.ndarray:
         return graphs.test if self.own else super().is_test(graphs)
+
+    @property
+    def is_own(self) -> bool:
+        return self.own
 
     def on_folder(self, path: str) -> Self:
         return replace(self, path=path, own=True)
@@ -84,6 +108,9 @@ class TownScenes(SceneData):
 
     def load(self, progress: Progress) -> SceneGraphs:
         return self.at(str(self.folder(progress))).load(progress)
+
+    def file(self, progress: Progress) -> Path:
+        return psg.the_file(self.folder(progress))
 
     def folder(self, progress: Progress) -> Path:
         """Where its psg.json is."""

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from wayfare.core.errors import ConfigError, DataError, unknown
 from wayfare.core.seeds import rng_for
 from wayfare.scenes.batch import GraphBatch
+from wayfare.scenes.frequency import Frequencies
 
 Mode = Literal["predcls", "sgdet"]  # labels are given and stay, or are refined from a detector's
 _PLACE = 9  # numbers that say where an object is
@@ -127,6 +128,45 @@ def places(graphs: GraphBatch) -> Tensor:
     low, high = graphs.boxes[:, :2] / size, graphs.boxes[:, 2:] / size
     extent = high - low
     return torch.cat([extent, (low + high) / 2, low, high, extent.prod(1, keepdim=True)], 1)
+
+
+# ---- counts
+
+
+class CountedPart(nn.Module):
+    """A part that begins with how often classes are related, counted over all devices before the first round."""
+
+    def adopt(self, counts: Frequencies) -> None:
+        """Take the counts over; before that its tables are zeros, which say nothing."""
+        raise NotImplementedError
+
+
+class FrequencyBias(CountedPart):
+    """Adds the row of a pair's two labels to its logits; the table is trained and travels with the rest."""
+
+    def __init__(self, frequency: Tensor, classes: int, predicates: int) -> None:
+        super().__init__()
+        shape = (classes, classes, predicates + 1)
+        if frequency.shape != shape:
+            raise ConfigError(f"frequency {tuple(frequency.shape)}: expected {shape}, classes twice and predicates")
+        if not frequency.isfinite().all():
+            raise ConfigError("frequency has values that are not finite; give log(P + 0.001), not log 0")
+        self.classes, self.table = classes, nn.Parameter(frequency.detach().float().clone())
+
+    def adopt(self, counts: Frequencies) -> None:
+        self.table.copy_(torch.from_numpy(counts.log_table()))
+
+    def forward(self, logits: Tensor, labels: Tensor, pairs: Tensor) -> Tensor:
+        subject, object_ = ends(labels, pairs)
+        return logits + self.table.flatten(0, 1).index_select(0, subject * self.classes + object_)
+
+
+def adopt_counts(net: nn.Module, counts: Frequencies) -> None:
+    """Give the counts to every part that begins with them."""
+    with torch.no_grad():
+        for module in net.modules():
+            if isinstance(module, CountedPart):
+                module.adopt(counts)
 
 
 # ---- labels

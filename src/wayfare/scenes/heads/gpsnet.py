@@ -12,8 +12,8 @@ Options; the federated benchmark ran with the defaults, although its text names 
     nps         node priority sensitive loss of the labels (`nps_loss`), in the cross-entropy's place, not beside it
     frequency   a table (classes, classes, predicates + 1) switches the adaptive reasoning module on (ARM): logits gain
                 sigmoid(W_p u_ij) * log_softmax(row of the two labels). The row is log P(predicate | labels), or
-                P itself for the softened form of GPS-Net's authors. The table is fixed and does not travel: whoever
-                builds the network gives it.
+                P itself for the softened form of GPS-Net's authors. The table is counted over all devices before
+                the first round, is not trained, and travels with the model so that all have the same.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from torch.nn.functional import log_softmax, logsigmoid
 
 from wayfare.core.errors import ConfigError
 from wayfare.scenes.batch import GraphBatch, HeadOutput
+from wayfare.scenes.frequency import Frequencies
 from wayfare.scenes.heads.common import (
+    CountedPart,
     HeadSizes,
     Mode,
     ObjectEncoder,
@@ -38,7 +40,7 @@ from wayfare.scenes.heads.common import (
 _LARGEST_GAMMA, _STEEPNESS = 2.0, 5  # of the node priority sensitive loss
 
 
-class GPSNet(nn.Module):
+class GPSNet(CountedPart):
     """Graph property sensing network; see the module."""
 
     log_frequency: Tensor
@@ -72,7 +74,11 @@ class GPSNet(nn.Module):
         if frequency is not None:
             self.trust = nn.Linear(width, predicates + 1)
             table = _checked(frequency, (classes, classes, predicates + 1))
-            self.register_buffer("log_frequency", table, persistent=False)
+            self.register_buffer("log_frequency", table)
+
+    def adopt(self, counts: Frequencies) -> None:
+        if self.trust is not None:
+            self.log_frequency.copy_(_checked(torch.from_numpy(counts.log_table()), self.log_frequency.shape))
 
     def forward(self, graphs: GraphBatch) -> HeadOutput:
         nodes, pairs = self.join(self.objects(graphs).z), self.pairs(graphs)
@@ -169,7 +175,7 @@ def nps_loss(logits: Tensor, labels: Tensor, gammas: Tensor) -> Tensor:
     return -(doubt**gammas * log_p * known).sum() / known.sum().clamp(min=1)
 
 
-def _checked(frequency: Tensor, shape: tuple[int, int, int]) -> Tensor:
+def _checked(frequency: Tensor, shape: tuple[int, ...]) -> Tensor:
     if frequency.shape != shape:
         raise ConfigError(
             f"GPS-Net: frequency {tuple(frequency.shape)}: expected {shape}, classes twice and predicates"

@@ -7,7 +7,8 @@
 
 s is the sigmoid, to one number. In order "parallel" (as the federated benchmark ran it) both messages are made of the
 states before; in "sequential" (as IMP was first published) the one to an object knows the pair's new state. IMP sees
-no labels and no places but those that the features hold.
+no labels and no places but those that the features hold. With `frequency` it has MOTIFS' bias, which it did not have
+when it was published.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 
 from wayfare.core.errors import ConfigError, unknown
 from wayfare.scenes.batch import GraphBatch, HeadOutput
-from wayfare.scenes.heads.common import HeadSizes, Mode, PairEncoder, check_mode, encoder, ends, gather
+from wayfare.scenes.heads.common import FrequencyBias, HeadSizes, Mode, PairEncoder, check_mode, encoder, ends, gather
 
 Order = Literal["parallel", "sequential"]
 
@@ -34,6 +35,7 @@ class IMP(nn.Module):
         mode: Mode = "predcls",
         order: Order = "parallel",
         iterations: int = 2,
+        frequency: Tensor | None = None,
     ) -> None:
         super().__init__()
         check_mode(mode)
@@ -52,6 +54,7 @@ class IMP(nn.Module):
         self.predicate_out = nn.Linear(hidden, predicates + 1)
         # with given labels nobody would ask this layer, and nothing would train it
         self.label_out = nn.Linear(hidden, classes) if mode == "sgdet" else None
+        self.frequency = None if frequency is None else FrequencyBias(frequency, classes, predicates)
 
     def forward(self, graphs: GraphBatch) -> HeadOutput:
         nodes = self.node_gru(self.node_in(self.objects(graphs.x)))
@@ -65,7 +68,11 @@ class IMP(nn.Module):
                 nodes = self.node_gru(self._to_nodes(graphs, subjects, objects, source), nodes)
             edges = updated
         labels = None if self.label_out is None else self.label_out(nodes)
-        return HeadOutput(self.predicate_out(edges), edges, labels)
+        predicates = self.predicate_out(edges)
+        if self.frequency is not None:
+            named = graphs.labels if labels is None else labels.argmax(1)
+            predicates = self.frequency(predicates, named, graphs.pairs)
+        return HeadOutput(predicates, edges, labels)
 
     def _to_nodes(self, graphs: GraphBatch, subjects: Tensor, objects: Tensor, edges: Tensor) -> Tensor:
         """The message to each object from the pairs that leave it and those that reach it."""

@@ -9,8 +9,8 @@
 Options:
     order       "right-left" by the centre (as the federated benchmark ran it) or "left-right" (as first published)
     frequency   a table (classes, classes, predicates + 1) of log(P(predicate | labels) + 0.001), column 0 for none:
-                the row of the two labels is added to the logits. It is trained and travels with the rest. The
-                benchmark ran without.
+                the row of the two labels is added to the logits. It begins with the counts over all devices, is
+                trained and travels with the rest. The benchmark ran without.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from wayfare.core.errors import ConfigError, unknown
+from wayfare.core.errors import unknown
 from wayfare.scenes.batch import GraphBatch, HeadOutput
 from wayfare.scenes.heads.common import (
+    FrequencyBias,
     HeadSizes,
     Mode,
     ObjectEncoder,
     PairEncoder,
     Widths,
     check_mode,
-    ends,
     label_embedding,
     slots,
 )
@@ -142,7 +142,7 @@ class Pairing(nn.Module):
         self, classes: int, predicates: int, widths: Widths, frequency: Tensor | None = None, relu: bool = False
     ) -> None:
         super().__init__()
-        hidden, self.classes, self.relu = widths.hidden, classes, relu
+        hidden, self.relu = widths.hidden, relu
         self.roles = nn.Linear(hidden, 2 * hidden)
         nn.init.normal_(self.roles.weight, std=10 / math.sqrt(hidden))
         nn.init.zeros_(self.roles.bias)
@@ -151,7 +151,7 @@ class Pairing(nn.Module):
         self.predicate_out = nn.Linear(widths.pair, predicates + 1)
         self.frequency = None
         if frequency is not None:
-            self.frequency = nn.Parameter(_checked(frequency, (classes, classes, predicates + 1)))
+            self.frequency = FrequencyBias(frequency, classes, predicates)
 
     def forward(self, contexts: Tensor, looks: Tensor, pairs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         roles = self.roles(contexts)
@@ -163,14 +163,5 @@ class Pairing(nn.Module):
         features = (subjects + objects) * self.union(looks)
         logits = self.predicate_out(features)
         if self.frequency is not None:
-            subject, object_ = ends(labels, pairs)
-            logits = logits + self.frequency.flatten(0, 1).index_select(0, subject * self.classes + object_)
+            logits = self.frequency(logits, labels, pairs)
         return logits, features
-
-
-def _checked(frequency: Tensor, shape: tuple[int, int, int]) -> Tensor:
-    if frequency.shape != shape:
-        raise ConfigError(f"frequency {tuple(frequency.shape)}: expected {shape}, classes twice and predicates")
-    if not frequency.isfinite().all():
-        raise ConfigError("frequency has values that are not finite; give log(P + 0.001), not log 0")
-    return frequency.detach().float().clone()

@@ -15,8 +15,10 @@ A tree is chosen, not computed with a slope, so the scores learn by a loss of th
     tree = "reinforced"  the second stage of VCTree as first published: only the scores learn, everything else is
                          frozen (start it from the weights of a supervised run). The tree by Prim sets a mark, and
                          `samples` trees that each depart from it once are rewarded by how far they pass it.
-A further option, off in the benchmark:
+Further options, off in the benchmark:
     frequency   as in MOTIFS
+    prior       score_ij = (share of related pairs among those of these two classes) * sigmoid(logit_ij), as first
+                published; counted over all devices before the first round, either way round, with 1 added to both
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from wayfare.core.errors import ConfigError, unknown
 from wayfare.scenes.batch import GraphBatch, HeadOutput
+from wayfare.scenes.frequency import Frequencies
 from wayfare.scenes.heads.common import (
+    CountedPart,
     Encoded,
     HeadSizes,
     Mode,
@@ -67,6 +71,7 @@ class VCTree(nn.Module):
         reward: Reward | None = None,
         samples: int = 5,
         frequency: Tensor | None = None,
+        prior: bool = False,
         vectors: Tensor | None = None,
     ) -> None:
         super().__init__()
@@ -83,7 +88,7 @@ class VCTree(nn.Module):
         self.reward, self.samples, hidden = reward, samples, widths.hidden
         self.objects = ObjectEncoder(classes, sizes.width_x, widths, vectors)
         self.pairs = PairEncoder(sizes.width_u, widths)
-        self.scores = Scores(widths)
+        self.scores = Scores(widths, classes if prior else 0)
         self.context = BothWays(self.objects.width, hidden)
         self.decoder = None  # with given labels it would be neither used nor trained
         if mode == "sgdet":
@@ -145,11 +150,19 @@ class VCTree(nn.Module):
         return logits.argmax(1)
 
 
-class Scores(nn.Module):
-    """How well each object goes under each other of its image: logits and scores, (B, longest, longest)."""
+class Scores(CountedPart):
+    """How well each object goes under each other of its image: logits and scores, (B, longest, longest).
 
-    def __init__(self, widths: Widths) -> None:
+    `classes` > 0: scores are multiplied by how often two classes are related, which is 1 until it is counted.
+    """
+
+    prior: Tensor
+
+    def __init__(self, widths: Widths, classes: int = 0) -> None:
         super().__init__()
+        self.has_prior = classes > 0
+        if self.has_prior:
+            self.register_buffer("prior", torch.ones(classes, classes))
         part, hidden = widths.position, widths.hidden
         self.looks, self.label = nn.Linear(widths.visual, part), nn.Linear(widths.embedding, part)
         self.place, self.overlap = (
@@ -160,6 +173,10 @@ class Scores(nn.Module):
         self.subject, self.object = (nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU()) for _ in range(2))
         self.weigh = nn.Linear(3 * hidden, 1)
 
+    def adopt(self, counts: Frequencies) -> None:
+        if self.has_prior:
+            self.prior.copy_(torch.from_numpy(counts.related_shares()))
+
     def forward(self, graphs: GraphBatch, encoded: Encoded, table: tuple[Tensor, int]) -> tuple[Tensor, Tensor]:
         place, overlap = self.place(places(graphs)), self.overlap(overlaps(graphs, table))
         q = self.join(torch.cat([self.looks(encoded.x.detach()), self.label(encoded.e.detach()), place, overlap], 1))
@@ -167,7 +184,10 @@ class Scores(nn.Module):
         of_both, of_subject, of_object = self.weigh.weight.squeeze(0).chunk(3)
         logits = (objects * of_both) @ subjects.mT  # w [S_j * O_i; S_j; O_i] without making that vector for each pair
         logits = logits + (subjects @ of_subject)[:, None, :] + (objects @ of_object)[:, :, None] + self.weigh.bias
-        return logits, logits.sigmoid()
+        if not self.has_prior:
+            return logits, logits.sigmoid()
+        labels = padded(graphs.labels, graphs, table)
+        return logits, logits.sigmoid() * self.prior[labels[:, :, None], labels[:, None, :]]
 
 
 def overlaps(graphs: GraphBatch, table: tuple[Tensor, int]) -> Tensor:

@@ -1,0 +1,1 @@
+"""Splits that need scene graphs: by lists of pictures."""
