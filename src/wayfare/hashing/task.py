@@ -50,7 +50,11 @@ _DATA = {
     "town": "wayfare.hashing.data.town_pairs:TownTaggedPhotos",
     "town-fashion": "wayfare.hashing.data.town_pairs:TownFashion",
 }
-_BASES = {"dcmh": "wayfare.hashing.dcmh:DCMH", "shdch": "wayfare.hashing.shdch:SHDCH"}
+_BASES = {
+    "dcmh": "wayfare.hashing.dcmh:DCMH",
+    "shdch": "wayfare.hashing.shdch:SHDCH",
+    "contrastive": "wayfare.hashing.contrastive:Contrastive",
+}
 _MOVED = {
     **{name: f"data.{name}" for name in ("path", "query", "train", "split", "min_count", "max_words", "drop")},
     **{name: f"data.{name}" for name in ("turned", "town", "town_seed")},
@@ -78,6 +82,7 @@ class Step(Batch):
     """A batch to train on, with what is known of all the client's pairs."""
 
     buffers: Buffers | None = None
+    asked: Tensor | None = None  # which labels a text is the names of, float32 (b, C); a row of zeros: it is its own
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,7 @@ class Hashing(Task):
     base: BaseMethod = part("base", "dcmh", _BASES)
     order: Literal["image", "text", "alternate"] = "image"  # which view has the first phase, or both in turns
     scale: float = 1.0  # of the whole loss; FedCAFE's code has 1 / clients here
+    label_texts: float = 0.0  # share of the texts that are replaced by names of some of their labels, drawn anew
     examples: int = 0  # pairs to learn from on all devices together; 0: all are in this data
 
     sources: ClassVar[frozenset[str]] = frozenset({"labels", "categories"})
@@ -98,6 +104,8 @@ class Hashing(Task):
     def __post_init__(self) -> None:
         if not 0 <= self.scale < float("inf"):
             raise ConfigError(f"task.scale = {self.scale}: expected a weight, at least 0")
+        if not 0 <= self.label_texts <= 1:
+            raise ConfigError(f"task.label_texts = {self.label_texts}: expected a share from 0 to 1")
 
     @classmethod
     def example(cls) -> Hashing:
@@ -109,7 +117,7 @@ class Hashing(Task):
     @cached_property
     def loaded(self) -> PairInputs:
         """The pairs, read when they are first needed."""
-        return PairInputs(self.data, self.model.image)
+        return PairInputs(self.data, self.model)
 
     @property
     def pairs(self) -> Paired:
@@ -137,8 +145,8 @@ class Hashing(Task):
     @property
     def terms(self) -> tuple[str, ...]:
         pairs = self.pairs
-        widths = str(pairs.bags.shape[1]), self.model.image.terms(pairs)
-        return (*pairs.names, *map(str, pairs.levels), *pairs.words, *widths)
+        sides = *self.model.text.terms(pairs), self.model.image.terms(pairs)
+        return (*pairs.names, *map(str, pairs.levels), *sides)
 
     @property
     def samples(self) -> int:
@@ -197,8 +205,25 @@ class Hashing(Task):
         size = min(batch_size, held)
         for view in self._turns(held // size):
             places = rng.choice(held, size, replace=False)
-            yield self._batch(net, client, places, (view,), buffers)
+            batch = self._batch(net, client, places, (view,), buffers)
+            if view == "text" and self.label_texts:
+                self._ask_for_labels(batch, rng)
+            yield batch
         self._settle(buffers)
+
+    def _ask_for_labels(self, batch: Step, rng: np.random.Generator) -> None:
+        """Replace some of a batch's texts by names of some of their labels, at least one of each."""
+        has = batch.labels.cpu().numpy() > 0
+        kept = has & (rng.random(has.shape) < 0.5)
+        kept = np.where(kept.any(1, keepdims=True), kept, has)
+        kept &= rng.random((len(has), 1)) < self.label_texts
+        texts = {row: self.loaded.label_text(kept[row]) for row in np.flatnonzero(kept.any(1)).tolist()}
+        read = [row for row, text in texts.items() if text]
+        kept[[row for row, text in texts.items() if not text]] = False
+        if read:
+            inputs = batch.inputs["text"]
+            inputs[read] = self.loaded.of_texts([texts[row] for row in read]).to(inputs)
+        batch.asked = torch.from_numpy(kept).to(batch.labels)
 
     def _turns(self, count: int) -> list[str]:
         """Whose batch comes when."""
@@ -213,6 +238,8 @@ class Hashing(Task):
         if not isinstance(batch, Step) or batch.buffers is None or batch.rows is None:
             raise TypeError("only the batches of steps() can be trained on")
         ((view, raw),) = output.features.items()
+        if batch.asked is not None:
+            batch.buffers.asked[batch.rows] = batch.asked
         loss = self.base.loss(batch.buffers, view, batch.rows, raw)
         batch.buffers.write(view, batch.rows, raw)
         return self.scale * loss
