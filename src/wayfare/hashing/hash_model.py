@@ -11,8 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from wayfare.components import build, settings_of
 from wayfare.core.bundle import Bundle, digest, load_into
 from wayfare.core.errors import ConfigError, DataError, StoreError
 from wayfare.experiment import Experiment
+from wayfare.hashing.calibration import close_scores
 from wayfare.hashing.data.base import PairFiles
 from wayfare.hashing.data.pairs import Paired
 from wayfare.hashing.data.without_pairs import WithoutPairs
@@ -47,6 +48,8 @@ class HashModel:
     task: Hashing
     net: nn.Module
     trunk: PictureTrunk | None  # what makes features of pictures
+    close: Mapping[str, float] = field(default_factory=lambda: dict.fromkeys(("photos", "texts"), -1.0))
+    # the score from which on an item counts as close to a query of words, see `calibration`
 
     @cached_property
     def digest(self) -> str:
@@ -116,7 +119,8 @@ class HashModel:
         """One file from which `unpack` makes the model again, without its run and data."""
         known = settings_of(self.task.data)
         names = {"recipe": self.recipe, "name": self.name, "trained": self.trained, "digest": self.digest}
-        return Bundle(self._parts, {**names, "known": json.dumps(known)}).pack()
+        tables = {"known": json.dumps(known), "close": json.dumps(dict(self.close))}
+        return Bundle(self._parts, {**names, **tables}).pack()
 
     @property
     def _parts(self) -> dict[str, dict[str, Tensor]]:
@@ -168,13 +172,15 @@ def load_hash_model(found: Trained[Hashing], device: str = "auto") -> HashModel:
     task = replace(found.task, data=WithoutPairs.of(pairs_of(found)))
     net = untrained(replace(found.experiment, task=task))
     load_into(net, found.weights)
+    ready = _ready(net, device)
     return HashModel(
         found.record.name,
         found.record.recipe,
         trained=found.record.model_sha256,
         task=task,
-        net=_ready(net, device),
+        net=ready,
         trunk=task.model.image.trunk(),
+        close=close_scores(found.task, ready),
     )
 
 
@@ -193,6 +199,7 @@ def unpack(file: Path, device: str = "auto") -> HashModel:
         net.load_state_dict(bundle["network"])
         for at, part in enumerate(_pixel_nets(net)):
             part.mean = bundle["means"][str(at)]
+        close = {str(view): float(score) for view, score in json.loads(str(bundle.values["close"])).items()}
         trunk = None if lacking else task.model.image.trunk(bundle["trunk"])
     except (OSError, StoreError, ConfigError, DataError, KeyError, ValueError, TypeError, AttributeError,
             RuntimeError, RecursionError) as error:  # fmt: skip
@@ -202,7 +209,7 @@ def unpack(file: Path, device: str = "auto") -> HashModel:
         remedy = " and ".join(f"wayfare data get {name}" for name in names)
         raise DataError(f"this model needs {' and '.join(names)}, not fetched on this machine", file, remedy=remedy)
     name, weights = (str(bundle.values.get(key, "")) for key in ("name", "trained"))
-    model = HashModel(name, recipe, weights, task=task, net=_ready(net, device), trunk=trunk)
+    model = HashModel(name, recipe, weights, task=task, net=_ready(net, device), trunk=trunk, close=close)
     if model.digest != bundle.values.get("digest"):
         raise StoreError(f"{file}: the model is damaged; restore it, or make the index again")
     return model
