@@ -38,6 +38,7 @@ from wayfare.hashing.model import BagOfWords, PairEncoders
 from wayfare.hashing.nets import VIEWS
 from wayfare.partition.semantics import Categories, Level
 
+_CUTOFFS = (1, 5, 10)
 _QUERY_EVERY = 5  # of a device's own pairs, every fifth is a query and the others are searched
 _DATA = {
     "sample": "wayfare.hashing.data.sample:SamplePairs",
@@ -180,7 +181,8 @@ class Hashing(Task):
     def protocol(self) -> str:
         return (
             f"MAP over the whole list by Hamming distance, ties at their expectation; {len(self.pairs.query)} queries, "
-            f"{len(self.pairs.retrieval)} to find; relevant: one of {len(self.classes)} labels in common"
+            f"{len(self.pairs.retrieval)} to find; relevant: one of {len(self.classes)} labels in common. R@k: a "
+            "query's own other half is among the first k of all queries', the mean of both directions"
         )
 
     # ---- network
@@ -298,7 +300,7 @@ class Hashing(Task):
 
     @property
     def metrics(self) -> Mapping[str, Kind]:
-        return dict.fromkeys(("MAP i2t", "MAP t2i", "MAP", "random MAP"), SHARE)
+        return dict.fromkeys(("MAP i2t", "MAP t2i", "MAP", "random MAP", *(f"R@{k}" for k in _CUTOFFS)), SHARE)
 
     def evaluate(self, net: nn.Module, samples: np.ndarray | None) -> dict[str, float]:
         """MAP of queries against the retrieval set; of given samples, every fifth is a query for the others."""
@@ -315,7 +317,14 @@ class Hashing(Task):
         ]
         image, text = (tally.map() for tally in tallies)
         floor = tallies[0].random_map()
-        return {"MAP i2t": image, "MAP t2i": text, "MAP": (image + text) / 2, "random MAP": floor}
+        own = dict(zip((f"R@{k}" for k in _CUTOFFS), self._own_recall(net, queries).tolist()))
+        return {"MAP i2t": image, "MAP t2i": text, "MAP": (image + text) / 2, "random MAP": floor} | own
+
+    def _own_recall(self, net: nn.Module, queries: np.ndarray) -> np.ndarray:
+        """Of the queries' pictures and texts, how often a picture finds its own text and a text its picture."""
+        image, text = (self.codes(net, view, queries) for view in VIEWS)
+        both = [ranking.own_recall(*sides, _CUTOFFS) for sides in ((image, text), (text, image))]
+        return np.asarray(np.mean(both, axis=0))
 
 
 def _device(net: nn.Module) -> torch.device:
