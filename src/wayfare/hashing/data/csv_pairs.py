@@ -11,8 +11,10 @@ Which columns these are can be said; columns of usual names are found. Several l
               "kind:50"          those that at least 50 lines have
               "kind:50+colour"   the labels of two columns, on one level
               "group>kind:50"    on two levels, the coarse one first
+              "words:10"         the words of the text that at least 10 lines have, and at most a third of all
 
-Files are named from the table's folder, or from `images` or `photos` in it. A text may be empty, and so may labels.
+A table without a column of labels has "words:5". Files are named from the table's folder, or from `images` or `photos`
+in it. A text may be empty, and so may labels.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ import numpy as np
 from wayfare.core.errors import ConfigError, DataError
 from wayfare.hashing.data.base import PairFiles
 from wayfare.hashing.data.source import PairSource, find_pictures, strings
+from wayfare.hashing.data.words import tokens
 from wayfare.io.findings import Findings, Problems, Progress, recogniser
 from wayfare.io.folders import inside
 from wayfare.io.probe import check_pictures
@@ -40,6 +43,8 @@ _USUAL = {
     "labels": ("labels", "label", "classes", "class", "category", "categories"),
 }
 _BESIDE = (".", "images", "photos")
+_WORDS, _FEW_LINES = "words", 5  # the labels of a table that has no column of labels
+_MOST_WORDS, _LETTERS = 200, 3  # words that are labels, and letters of the shortest
 _COLUMN = re.compile(r"\{([^{}]+)\}")
 _ROLES = {
     "query": "query", "test": "query", "train": "train", "training": "train",
@@ -72,12 +77,14 @@ class TablePairs(PairFiles):
         columns = header(file)
         photo = self.photo or _usual(columns, "photo", file)
         texts = (self.text or _usual(columns, "text", file)).split("+")
-        levels = _levels(self.labels or _usual(columns, "labels", file), self.terms.rare)
+        levels = _levels(self.labels or _usual_labels(columns), self.terms.rare)
         photos = _COLUMN.findall(photo) or [photo]
-        for name in (*photos, *texts, *(column.name for level in levels for column in level)):
+        by_words = _by_words(levels, columns)
+        named = [] if by_words else [column.name for level in levels for column in level]
+        for name in (*photos, *texts, *named):
             if name not in columns:
                 raise ConfigError(f"{file} has no column {name!r}; it has {', '.join(map(repr, columns[:30]))}")
-        table = _table(file, photos, texts, levels, problems)
+        table = _table(file, photos, texts, [] if by_words else levels, problems)
         names = _picture_names(photo, table, problems)
         files, _ = find_pictures([file.parent / place for place in _BESIDE], names)
         for row, place in enumerate(files):
@@ -86,16 +93,21 @@ class TablePairs(PairFiles):
         rows = [row for row, place in enumerate(files) if place is not None]
         if not rows:
             raise DataError(f"none of its {len(table)} pairs has a picture", file, remedy="name files from its folder")
-        shown, matrix, counts = _labels(table, levels, rows)
+        said = [" ".join(part for name in texts if (part := table[name][row])) for row in rows]
+        if by_words:
+            shown, matrix, counts = _word_labels(said, levels[0][0].least, self.terms.rare, file)
+        else:
+            shown, matrix, counts = _labels(table, levels, rows)
         return PairSource(
             name="table",
             ids=[table["id"][row] if "id" in table.columns else names[row] for row in rows],
             labels=matrix,
             names=shown,
             levels=counts,
-            texts=[" ".join(part for name in texts if (part := table[name][row])) for row in rows],
+            texts=said,
             root=file.parent,
             files=[place for place in files if place is not None],
+            drop=("untexted",) if by_words else ("unlabelled",),
             roles=strings([table["split"][row] for row in rows]) if "split" in table.columns else None,
             min_count=self.min_count,
             max_words=self.max_words,
@@ -110,9 +122,10 @@ def read(path: Path, problems: Problems) -> PairSource:
 
 @recogniser
 def recognises(path: Path) -> bool:
-    """Whether it is a table, or a folder with one, that has pictures, texts and labels in columns of usual names."""
+    """Whether it is a table, or a folder with one, that has pictures and texts in columns of usual names."""
     columns = {name.lower() for name in header(_file(path))}
-    return not {"lat", "latitude"} & columns and all(columns & set(usual) for usual in _USUAL.values())
+    needed = (_USUAL["photo"], _USUAL["text"])
+    return not {"lat", "latitude"} & columns and all(columns & set(usual) for usual in needed)
 
 
 def check(path: Path, strict: bool = False, progress: Progress | None = None) -> Findings:
@@ -150,6 +163,16 @@ def _usual(columns: Sequence[str], kind: str, file: Path) -> str:
     found = ", ".join(map(repr, columns[:30])) or "nothing"
     remedy = f"say {kind} = the name of one of its columns"
     raise DataError(f"no column {' or '.join(_USUAL[kind][:3])}; found {found}", file, 1, kind, remedy)
+
+
+def _usual_labels(columns: Sequence[str]) -> str:
+    """The column of labels; without one, words of the texts are labels."""
+    by_name = {name.lower(): name for name in reversed(columns)}
+    return next((by_name[name] for name in _USUAL["labels"] if name in by_name), f"{_WORDS}:{_FEW_LINES}")
+
+
+def _by_words(levels: Sequence[Sequence[_Column]], columns: Sequence[str]) -> bool:
+    return [column.name for level in levels for column in level] == [_WORDS] and _WORDS not in columns
 
 
 def _levels(labels: str, rare: bool) -> list[list[_Column]]:
@@ -204,6 +227,21 @@ def _picture_names(photo: str, table: Table, problems: Problems) -> list[str]:
 
 
 # ---- Labels
+
+
+def _word_labels(
+    texts: Sequence[str], least: int, rare: bool, file: Path
+) -> tuple[list[str], np.ndarray, tuple[int, ...]]:
+    """Words of the texts as labels, as `_labels` gives them; with `rare`, however many lines have them."""
+    held = [{word for word in tokens(text) if len(word) >= _LETTERS and word.isalpha()} for text in texts]
+    counts = Counter(word for words in held for word in words)
+    most = len(texts) if rare else max(len(texts) // 3, least)
+    ranked = sorted((-count, word) for word, count in counts.items() if least <= count <= most)
+    names = sorted(word for _, word in ranked[: None if rare else _MOST_WORDS])
+    if not names:
+        remedy = 'name a column of labels (data.labels), or lower the number: data.labels = "words:2"'
+        raise DataError(f"no word is in {least} lines or more, and in a third at most", file, remedy=remedy)
+    return names, np.array([[name in words for name in names] for words in held], bool), (len(names),)
 
 
 def _labels(
