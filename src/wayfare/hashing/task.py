@@ -188,7 +188,7 @@ class Hashing(Task):
     # ---- network
 
     def network(self) -> nn.Module:
-        return self.model.network(self.pairs, self.base.class_codes(self.model.bits, self.loaded.levels))
+        return self.model.network(self.pairs, self.base.initial_codes(self.model.bits, self.loaded.levels))
 
     def views(self, net: nn.Module) -> dict[str, int]:
         return dict.fromkeys(VIEWS, self.model.bits)
@@ -254,6 +254,8 @@ class Hashing(Task):
         buffers = Buffers(net, features, labels)
         self.base.begin(buffers)
         buffers.codes = joint_codes(*self._outputs(buffers))
+        if self.base.settles_first:
+            self._settle(buffers)
         return buffers
 
     @torch.no_grad()
