@@ -135,12 +135,7 @@ def test_columns_that_are_labels(
     ("content", "options", "error", "message"),
     [
         ("photo,words,labels\n", {}, DataError, ":1: field 'text': no column text or caption or captions; found 'ph"),
-        (
-            "photo,text\n1.png,a\n",
-            {},
-            DataError,
-            "no column of labels, and no word that some of the texts have in common",
-        ),
+        ("photo,text\n1.png,a\n", {}, DataError, "no word is in 5 lines or more, and in a third at most"),
         ("", {}, DataError, "found nothing"),
         (TABLE, {"labels": "kind"}, ConfigError, "has no column 'kind'; it has 'id', 'photo'"),
         (TABLE, {"labels": "labels+"}, ConfigError, "labels = 'labels+': expected columns"),
@@ -481,3 +476,17 @@ def test_real_wikipedia(tmp_path: Path) -> None:
     assert found.features is not None and (found.features.shape, found.bags.shape) == ((2866, 128), (2866, 10))
     for name in ("wikiData_RFDH.mat", "wikiData_MTFH.mat"):  # class numbers, and ones: the same pairs
         np.testing.assert_array_equal(load("wikipedia", folder / name).labels.sum(axis=0), found.labels.sum(axis=0))
+
+
+def test_a_table_without_labels_has_words_for_labels(tmp_path: Path) -> None:
+    for number in range(12):
+        Image.new("RGB", (8, 8)).save(tmp_path / f"{number}.png")
+    kinds = ["red shirt 42", "blue shirt", "red cap", "any cap"]
+    lines = [f"{number}.png,the {kinds[number % 4]}" for number in range(12)]
+    (tmp_path / "mine.csv").write_text("\n".join(["photo,text", *lines]))
+    pairs = load("table", tmp_path, labels="words:3")
+    # "the" is in more than a third, and so are red, shirt and cap (6 of 12); 42 is no word
+    assert pairs.names == ("any", "blue")
+    assert pairs.labels.sum(0).tolist() == [3, 3] and len(pairs) == 12  # pairs without a label are kept
+    with pytest.raises(DataError, match="no word is in 5 lines or more"):
+        load("table", tmp_path)

@@ -9,7 +9,7 @@ import pytest
 
 from wayfare.core.errors import ConfigError, WayfareError
 from wayfare.core.seeds import rng_for
-from wayfare.hashing.ranking import RankTally, map_of_first_relevant, mean_average_precision, pack, tally
+from wayfare.hashing.ranking import RankTally, map_of_first_relevant, mean_average_precision, own_recall, pack, tally
 
 # The example that the public programs for cross-modal hashing print: 4 queries, 6 items, 4 bits, 4 labels.
 EXAMPLE = (
@@ -204,3 +204,12 @@ def test_what_cannot_be_ranked_is_refused() -> None:
         mean_average_precision(*EXAMPLE, k=0)
     with pytest.raises(WayfareError, match="no queries"):
         mean_average_precision(queries[:0], database, query_labels[:0], database_labels)
+
+
+def test_own_recall_by_hand() -> None:
+    items = np.array([[0b00], [0b01], [0b11], [0b01]], np.uint8)
+    # query 0: its own item alone is nearest; 1 and 3: two items tie at 0; 2: three are nearer than its own
+    queries = np.array([[0b00], [0b01], [0b00], [0b01]], np.uint8)
+    assert own_recall(queries, items, (1, 2, 3, 4)).tolist() == [0.5, 0.75, 0.75, 1.0]
+    with pytest.raises(ValueError, match="a query for each item"):
+        own_recall(queries, items[:2], (1,))

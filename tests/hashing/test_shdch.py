@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from wayfare.hashing import shdch
+from wayfare.hashing.buffers import Buffers
 
 ALPHA, BETA, ETA = 0.3, 0.7, 0.4
 
@@ -105,3 +106,16 @@ def test_first_codes_are_everyones():
     assert torch.equal(codes, shdch.first_codes(32, 40)) and set(codes.unique().tolist()) == {-1, 1}
     assert len(codes.T.unique(dim=0)) == 40  # no two classes alike
     assert abs(float(codes.mean())) < 0.1
+
+
+def test_codes_of_ones_own_do_not_travel_and_fit_the_received_outputs():
+    base = shdch.SHDCH(class_codes="client")
+    assert base.initial_codes(4, (2,)) is None and shdch.SHDCH().initial_codes(4, (2,)) is not None
+    outputs = torch.tensor([[3.0, 3, -3, -3], [3, -3, 3, -3]])
+    buffers = Buffers(None, {"image": outputs, "text": outputs}, (torch.eye(2),))
+    base.begin(buffers)
+    assert torch.equal(buffers.classes[0], shdch.first_codes(4, 2))
+    assert base.settles_first and not shdch.SHDCH().settles_first
+    base.settle(buffers, [outputs.tanh()] * 2, None, 1.0)  # there is no network to write them to
+    # H Y is 4 tanh 3 for the own class and 0 for the other: r L - H Y is least where a class has the signs of its pair
+    assert torch.equal(buffers.classes[0].T, outputs.sign().double())

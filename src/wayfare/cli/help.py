@@ -74,7 +74,7 @@ EXAMPLES = {
     "privacy spent": ["wayfare privacy spent runs/mine"],
     "data check": ["wayfare data check my-town", "wayfare data check my-photos --strict"],
     "data show": ["wayfare data show my-town --out my-town.html"],
-    "data get": ["wayfare data get cifar10", "wayfare data get dinov2-s"],
+    "data get": ["wayfare data get cifar10", "wayfare data get dinov2-s", "wayfare data get minilm"],
     "data import-weights": ["wayfare data import-weights resnet18-f37072fd.pth resnet18.safetensors"],
     "federate invite": ["wayfare federate invite camera-1 --server example.org:8000"],
     "federate revoke": ["wayfare federate revoke camera-1"],

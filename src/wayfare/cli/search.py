@@ -40,8 +40,8 @@ def search(
 ) -> None:
     """Search an index for photos by words, or for texts by a photo. The index comes from a run of task hashing.
 
-    Give the words of one query, --photo, or --queries. Words that the model does not know are listed and ignored; exit
-    status 1 if no query could be answered.
+    Give the words of one query, --photo, or --queries. A misspelt word is read as the known word it resembles, and it
+    says so. Words that cannot be read are listed and ignored; exit status 1 if no query could be answered.
     """
     from wayfare.hashing.search import SearchIndex, as_table
     from wayfare.hashing.search import search as look
@@ -96,6 +96,11 @@ def _view(find: str | None) -> View | None:
 def _say(found: Searched) -> None:
     lines = [f"not asked: {item.reason}" for item in found.refused]
     for each in found.answers:
+        if each.read_as:
+            read = ", ".join(f"{word!r} as {known!r}" for word, known in each.read_as.items())
+            lines.append(f"{each.query.title}: read {read}")
+        if not each.close:
+            lines.append(f"{each.query.title}: nothing in the index is close to it; these are the nearest")
         if each.unknown:
             near = f"; known words like these: {', '.join(each.nearest)}" if each.nearest else ""
             lines.append(f"{each.query.title}: left out, not known to the model: {', '.join(each.unknown)}{near}")

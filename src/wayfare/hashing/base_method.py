@@ -12,7 +12,12 @@ from wayfare.hashing.buffers import Buffers
 class BaseMethod:
     """A hashing method without federation; extend it for your own."""
 
-    def class_codes(self, bits: int, levels: Sequence[int]) -> Tensor | None:
+    @property
+    def settles_first(self) -> bool:
+        """Whether `settle` comes before a client's first pass too."""
+        return False
+
+    def initial_codes(self, bits: int, levels: Sequence[int]) -> Tensor | None:
         """Codes of the classes of all levels to begin with, float32 (bits, C); None where a method has none."""
         return None
 

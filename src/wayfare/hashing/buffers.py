@@ -25,7 +25,11 @@ class Buffers:
     codes: Tensor = field(default_factory=lambda: torch.empty(0))  # float32 (n, bits), once they are known
     classes: tuple[Tensor, ...] = ()  # codes of the classes of each level, float64 (bits, C), where a method has them
 
+    asked: Tensor = field(default_factory=lambda: torch.empty(0))  # labels that a text is the names of, (n, C) of 0, 1
+
     def __post_init__(self) -> None:
+        if self.labels:
+            self.asked = torch.zeros_like(self.labels[-1])
         self._sums = {view: features.double().sum(0) for view, features in self.features.items()}
 
     def __len__(self) -> int:

@@ -2,12 +2,16 @@
 
     codes.json       what is in it, the model's name, and a checksum of each of the other files
     codes.bin        a row of packed bits for each item, see tasks.hash.ranking.pack
+    values.bin       the same before it was rounded to bits: a row of 8-bit numbers for each item, see `quantised`; may
+                     be empty
     ids.txt          a line for each item
     metadata.jsonl   a line of JSON for each item, with whatever the caller wants to store
+    ends.bin         where an item's lines end in these two files, int64
+    replaced.bin     rows that a later row with the same id has replaced, int64
 
-The last three files only grow, and codes.json says how much of them is valid: it is replaced atomically after the rest
-is on disk. Of several rows with the same id the last one counts. So readers are not disturbed while items are added,
-and an interrupted process leaves an index of everything up to the last part.
+All but the first only grow, and codes.json says how much of them is valid: it is replaced atomically after the rest is
+on disk. So readers are not disturbed while items are added, and an interrupted process leaves an index of everything up
+to the last part. All files are mapped into memory: to search them takes no memory of one's own per item.
 
 Codes are comparable only within one model. The caller provides its name, made of everything that affects codes: the
 weights, and other state of the network such as FedCAFE's memory (`core.bundle.digest` of the whole state dict).
@@ -22,11 +26,11 @@ import dataclasses
 import json
 import os
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import faiss
 import numpy as np
@@ -37,9 +41,11 @@ from wayfare.core import disk
 from wayfare.core.errors import ConfigError, DataError, StoreError
 from wayfare.io.index_folder import checksum, explained, held
 
-FORMAT = 1
-FACTS, CODES, IDS, METADATA = "codes.json", "codes.bin", "ids.txt", "metadata.jsonl"
-_NEWLINE = 10
+FORMAT = 2
+FACTS, CODES, VALUES, IDS, METADATA = "codes.json", "codes.bin", "values.bin", "ids.txt", "metadata.jsonl"
+ENDS, REPLACED, WORDS = "ends.bin", "replaced.bin", "words.sqlite"  # the last is made by `lexicon`
+_BLOCK = 1 << 16  # codes that are compared at a time: they stay in the processor's cache
+_LARGEST = 127
 
 
 @dataclass(frozen=True)
@@ -64,11 +70,17 @@ class CodeFacts:
     codes: CommittedBytes = CommittedBytes()
     ids: CommittedBytes = CommittedBytes()
     metadata: CommittedBytes = CommittedBytes()
+    values: CommittedBytes = CommittedBytes()
+    ends: CommittedBytes = CommittedBytes()
+    replaced: CommittedBytes = CommittedBytes()
     format: int = FORMAT
 
     @property
     def files(self) -> dict[str, CommittedBytes]:
-        return {CODES: self.codes, IDS: self.ids, METADATA: self.metadata}
+        return {
+            CODES: self.codes, VALUES: self.values, IDS: self.ids, METADATA: self.metadata, ENDS: self.ends,
+            REPLACED: self.replaced,
+        }  # fmt: skip
 
 
 _READER = TypeAdapter(CodeFacts)
@@ -76,11 +88,12 @@ _READER = TypeAdapter(CodeFacts)
 
 @dataclass(frozen=True)
 class CodePart:
-    """Some items to be added: n ids, uint8 (n, width), and n tables that JSON can hold, or none."""
+    """Some items to be added: n ids, uint8 (n, width), n tables that JSON can hold, and int8 (n, bits), or neither."""
 
     ids: Sequence[str]
     codes: np.ndarray
     metadata: Sequence[Mapping[str, Any]] | None = None
+    values: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -101,16 +114,24 @@ class Codes:
         if model is not None:
             _check_model(self.folder, self.facts, model)
         whole = {name: _checked(self.folder / name, kept) for name, kept in self.facts.files.items()}
-        self._rows = whole[CODES].reshape(self.facts.rows, self.facts.width)
-        self._lines = whole[METADATA]
-        ids = whole[IDS].tobytes().decode("utf-8", "surrogateescape").split("\n")[:-1]
-        self._newest = {id: row for row, id in enumerate(ids)}
+        rows = self.facts.rows
+        self._rows = whole[CODES].reshape(rows, self.facts.width)
+        self._values = whole[VALUES].view(np.int8).reshape(rows, -1) if len(whole[VALUES]) else None
+        self._texts = {IDS: whole[IDS], METADATA: whole[METADATA]}
+        self._ends = whole[ENDS].view(np.int64).reshape(rows, 2)
+        self._replaced = np.unique(whole[REPLACED].view(np.int64))
 
     def __len__(self) -> int:
-        return len(self._newest)
+        return self.facts.rows - len(self._replaced)
 
     def __contains__(self, id: object) -> bool:
         return id in self._newest
+
+    @cached_property
+    def _newest(self) -> dict[str, int]:
+        """The row of each id: it takes memory, and only what goes by ids needs it."""
+        lines = self._texts[IDS].tobytes().decode("utf-8", "surrogateescape").split("\n")[:-1]
+        return {id: row for row, id in enumerate(lines)}
 
     @cached_property
     def ids(self) -> np.ndarray:
@@ -121,10 +142,67 @@ class Codes:
         """An item's packed code; KeyError for one that is not there."""
         return np.array(self._rows[self._newest[id]])
 
+    def row(self, id: str) -> int:
+        """An item's row; KeyError for one that is not there."""
+        return self._newest[id]
+
+    def numbers_of(self, id: str) -> np.ndarray:
+        """An item's 8-bit numbers; none where the index has none."""
+        return np.empty(0, np.int8) if self._values is None else np.array(self._values[self._newest[id]])
+
     def metadata(self, id: str) -> dict[str, Any]:
         """What was given with an item; KeyError for one that is not there."""
-        table: dict[str, Any] = json.loads(self._line(id))
+        return self.metadata_at(self._newest[id])
+
+    # ---- by row
+
+    def id_at(self, row: int) -> str:
+        """The id of a row."""
+        return self._line(IDS, row).decode("utf-8", "surrogateescape")
+
+    def metadata_at(self, row: int) -> dict[str, Any]:
+        """What was given with a row."""
+        table: dict[str, Any] = json.loads(self._line(METADATA, row))
         return table
+
+    def live_rows(self) -> Iterator[int]:
+        """All rows that no later one has replaced."""
+        gone = frozenset(self._replaced.tolist())
+        return (row for row in range(self.facts.rows) if row not in gone)
+
+    def near(self, code: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """The rows of the `count` nearest items to a packed code, and of all others as near as the last; distances."""
+        distances = self._distances(code)
+        reach = _reach(distances, min(count, len(self)))
+        rows = np.flatnonzero(distances <= reach)
+        return rows, distances[rows].astype(np.int64)
+
+    def distances_of(self, rows: np.ndarray, code: np.ndarray) -> np.ndarray:
+        """The distances of some rows from a packed code, in bits."""
+        return np.bitwise_count(self._rows[rows] ^ code).sum(1, dtype=np.int64)
+
+    def sample(self, count: int) -> np.ndarray:
+        """Codes of about so many items, evenly spaced."""
+        return np.array(self._rows[:: max(1, self.facts.rows // count)])
+
+    def numbers(self, rows: np.ndarray, bits: int) -> np.ndarray:
+        """What codes were rounded from, as well as it is known, float32 (n, bits)."""
+        if self._values is not None:
+            return self._values[rows].astype(np.float32)
+        return 2 * np.unpackbits(self._rows[rows], axis=1, count=bits, bitorder="little").astype(np.float32) - 1
+
+    def _distances(self, code: np.ndarray) -> np.ndarray:
+        """Of every row, in bits; beyond all others where a row is replaced."""
+        word = next(size for size in (8, 4, 2, 1) if self.facts.width % size == 0)
+        own = code.view(f"u{word}")
+        found = np.empty(self.facts.rows, np.uint8 if self.facts.width < 32 else np.uint16)
+        for start in range(0, len(found), _BLOCK):
+            words = self._rows[start : start + _BLOCK].view(f"u{word}")
+            counts = np.bitwise_count(words ^ own)
+            part = found[start : start + _BLOCK]
+            part[:] = counts[:, 0] if counts.shape[1] == 1 else counts.sum(1, dtype=found.dtype)
+        found[self._replaced] = np.iinfo(found.dtype).max
+        return found
 
     def search(self, codes: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The ids of the nearest items and their distances in bits, both (Q, min(k, N)), equal distances by id.
@@ -150,14 +228,39 @@ class Codes:
         index.add(np.ascontiguousarray(self._rows[[self._newest[id] for id in self.ids]]))
         return index
 
-    @cached_property
-    def _ends(self) -> np.ndarray:
-        return np.flatnonzero(self._lines == _NEWLINE)
+    def _line(self, file: str, row: int) -> bytes:
+        column = 0 if file == IDS else 1
+        start = int(self._ends[row - 1, column]) + 1 if row else 0
+        return self._texts[file][start : int(self._ends[row, column])].tobytes()
 
-    def _line(self, id: str) -> bytes:
+    def stored(self, id: str) -> StoredRow:
+        """An item as it is written; KeyError for one that is not there."""
         row = self._newest[id]
-        start = int(self._ends[row - 1]) + 1 if row else 0
-        return self._lines[start : int(self._ends[row])].tobytes()
+        value = b"" if self._values is None else self._values[row].tobytes()
+        return StoredRow(self._rows[row].tobytes(), value, self._line(METADATA, row))
+
+
+class StoredRow(NamedTuple):
+    """The bytes of an item."""
+
+    code: bytes
+    values: bytes
+    metadata: bytes
+
+
+def quantised(values: np.ndarray) -> np.ndarray:
+    """Real numbers (n, bits) as int8: the largest of a row is 127 or -127."""
+    most = np.abs(values).max(axis=1, keepdims=True)
+    return np.rint(values * (_LARGEST / np.where(most > 0, most, 1))).astype(np.int8)
+
+
+def _reach(distances: np.ndarray, count: int) -> int:
+    """The distance of the count-th nearest. A sample gives a first guess: counting millions of distances is slow."""
+    sample = np.sort(distances[:: max(1, len(distances) // 4096)])
+    guess = int(sample[min(len(sample) - 1, len(sample) * count // max(1, len(distances)))])
+    while (near := distances[distances <= guess]).size < count:
+        guess += 1
+    return int(np.partition(near, count - 1)[count - 1]) if count else -1
 
 
 def add(folder: Path | str, model: str, run: str, parts: Iterable[CodePart]) -> AddedCodes:
@@ -167,13 +270,14 @@ def add(folder: Path | str, model: str, run: str, parts: Iterable[CodePart]) -> 
     same code and metadata are kept; items with a different code or metadata replace the old ones.
     """
     folder = Path(folder)
-    with held(folder, {FACTS, CODES, IDS, METADATA}):
+    with held(folder, {FACTS, CODES, VALUES, IDS, METADATA, ENDS, REPLACED, WORDS}):
         before = Codes(folder, model) if (folder / FACTS).exists() else None
         facts = None if before is None else before.facts
         written: set[str] = set()
+        last: dict[str, int] = {}  # the rows of what was written
         kept = replaced = 0
         for part in parts:
-            rows = _rows_of(part, None if facts is None else facts.width)
+            rows = _rows_of(part, facts)
             if facts is None:
                 facts = CodeFacts(model, run, part.codes.shape[1])
             if not written:
@@ -182,7 +286,11 @@ def add(folder: Path | str, model: str, run: str, parts: Iterable[CodePart]) -> 
             kept += len(rows) - len(fresh)
             replaced += sum(id not in written and before is not None and id in before for id in fresh)
             if fresh:
-                facts = _appended(folder, facts, fresh)
+                old = [last[id] for id in fresh if id in last]
+                if before is not None:
+                    old += [before.row(id) for id in fresh if id not in last and id in before]
+                last |= {id: facts.rows + at for at, id in enumerate(fresh)}
+                facts = _appended(folder, facts, fresh, old)
             written |= fresh.keys()
     return AddedCodes(len(written) - replaced, kept, replaced)
 
@@ -190,22 +298,33 @@ def add(folder: Path | str, model: str, run: str, parts: Iterable[CodePart]) -> 
 # ---- What is new
 
 
-def _rows_of(part: CodePart, width: int | None) -> dict[str, tuple[bytes, bytes]]:
-    """The code and metadata of each id as they are written; of an id given twice, the last."""
+def _rows_of(part: CodePart, facts: CodeFacts | None) -> dict[str, StoredRow]:
+    """Each id's row as it is written; of an id given twice, the last."""
     codes, ids = part.codes, list(part.ids)
+    width = None if facts is None else facts.width
     if codes.ndim != 2 or codes.dtype != np.uint8 or not codes.shape[1] or width not in (None, codes.shape[1]):
         wanted = "some" if width is None else width
         raise ValueError(f"codes must be rows of {wanted} packed bytes, not {codes.dtype} of shape {codes.shape}")
     tables = [{}] * len(ids) if part.metadata is None else list(part.metadata)
     if not len(ids) == len(codes) == len(tables):
         raise ValueError(f"{len(ids)} ids, {len(codes)} codes and {len(tables)} tables of metadata")
+    values = _values_of(part, facts)
     if wrong := [id for id in ids if not _is_id(id)]:
         raise DataError(f"{wrong[0]!r} cannot be an id", remedy="ids are texts of one line, and not empty")
     try:
         lines = [json.dumps(table, allow_nan=False).encode() for table in tables]
     except (TypeError, ValueError) as error:
         raise DataError(f"metadata that JSON cannot hold: {error}", remedy="use texts, numbers and lists") from error
-    return {id: (code.tobytes(), line) for id, code, line in zip(ids, codes, lines)}
+    return {id: StoredRow(code.tobytes(), value, line) for id, code, value, line in zip(ids, codes, values, lines)}
+
+
+def _values_of(part: CodePart, facts: CodeFacts | None) -> list[bytes]:
+    """Each item's 8-bit numbers: all items of an index have as many."""
+    values = np.empty((len(part.ids), 0), np.int8) if part.values is None else part.values
+    wanted = values.shape[1] if facts is None or not facts.rows else facts.values.size // facts.rows
+    if values.dtype != np.int8 or values.shape != (len(part.ids), wanted):
+        raise ValueError(f"values must be {len(part.ids)} rows of {wanted} int8, not {values.dtype} {values.shape}")
+    return [row.tobytes() for row in values]
 
 
 def _is_id(id: object) -> bool:
@@ -220,9 +339,9 @@ def _bytes_of(id: str) -> bytes:
     return id.encode("utf-8", "surrogateescape")
 
 
-def _has(before: Codes | None, id: str, row: tuple[bytes, bytes]) -> bool:
+def _has(before: Codes | None, id: str, row: StoredRow) -> bool:
     """Whether an item was there, with the same code and metadata."""
-    return before is not None and id in before and (before.code(id).tobytes(), before._line(id)) == row
+    return before is not None and id in before and before.stored(id) == row
 
 
 # ---- Writing and reading
@@ -235,12 +354,18 @@ def _clear(folder: Path, facts: CodeFacts) -> None:
             file.truncate(kept.size)
 
 
-def _appended(folder: Path, facts: CodeFacts, rows: Mapping[str, tuple[bytes, bytes]]) -> CodeFacts:
+def _appended(folder: Path, facts: CodeFacts, rows: Mapping[str, StoredRow], replaced: Sequence[int]) -> CodeFacts:
     """Append to every file, then commit by replacing codes.json."""
+    names, lines = [_bytes_of(id) for id in rows], [row.metadata for row in rows.values()]
+    sizes = [[len(name) + 1, len(line) + 1] for name, line in zip(names, lines)]
+    ends = np.cumsum(sizes, 0) + np.array([facts.ids.size - 1, facts.metadata.size - 1])
     contents = {
-        CODES: b"".join(code for code, _ in rows.values()),
-        IDS: b"".join(_bytes_of(id) + b"\n" for id in rows),
-        METADATA: b"".join(line + b"\n" for _, line in rows.values()),
+        CODES: b"".join(row.code for row in rows.values()),
+        VALUES: b"".join(row.values for row in rows.values()),
+        IDS: b"".join(name + b"\n" for name in names),
+        METADATA: b"".join(line + b"\n" for line in lines),
+        ENDS: np.ascontiguousarray(ends, np.int64).tobytes(),
+        REPLACED: np.array(replaced, np.int64).tobytes(),
     }
     for name, content in contents.items():
         with explained(folder / name), (folder / name).open("ab") as file:
@@ -249,7 +374,8 @@ def _appended(folder: Path, facts: CodeFacts, rows: Mapping[str, tuple[bytes, by
             os.fsync(file.fileno())
     grown = {name: kept.with_more(contents[name]) for name, kept in facts.files.items()}
     facts = replace(
-        facts, rows=facts.rows + len(rows), codes=grown[CODES], ids=grown[IDS], metadata=grown[METADATA]
+        facts, rows=facts.rows + len(rows), codes=grown[CODES], values=grown[VALUES], ids=grown[IDS],
+        metadata=grown[METADATA], ends=grown[ENDS], replaced=grown[REPLACED],
     )  # fmt: skip
     with explained(folder / FACTS):
         disk.write(folder / FACTS, _encoded(facts))

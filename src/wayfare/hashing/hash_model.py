@@ -3,6 +3,7 @@
 The digest (`HashModel.digest`) covers everything that changes a code: all weights, including FedCAFE's memory, the
 frozen network before the image encoder, the vocabulary, and the settings of both networks. Codes are comparable only
 if the digests are equal. A packed model contains all of this, so that neither the run nor its data is needed again.
+Only published encoders (`nets.published`) are not packed: they are named, and read from the cache.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -23,13 +24,13 @@ from wayfare.components import build, settings_of
 from wayfare.core.bundle import Bundle, digest, load_into
 from wayfare.core.errors import ConfigError, DataError, StoreError
 from wayfare.experiment import Experiment
+from wayfare.hashing.calibration import close_scores
 from wayfare.hashing.data.base import PairFiles
 from wayfare.hashing.data.pairs import Paired
 from wayfare.hashing.data.without_pairs import WithoutPairs
-from wayfare.hashing.data.words import bags
 from wayfare.hashing.nets import CNNF
 from wayfare.hashing.task import Hashing
-from wayfare.nets.frozen import Trunk
+from wayfare.nets.features import PictureTrunk
 from wayfare.trained import Trained, trained, untrained
 
 _FORM = 1  # of texts and pictures on their way to the network: raise it when the same file comes to give another code
@@ -46,7 +47,9 @@ class HashModel:
     trained: str  # digest of the weights alone, as the run has it
     task: Hashing
     net: nn.Module
-    trunk: Trunk | None  # what makes features of pictures
+    trunk: PictureTrunk | None  # what makes features of pictures
+    close: Mapping[str, float] = field(default_factory=lambda: dict.fromkeys(("photos", "texts"), -1.0))
+    # the score from which on an item counts as close to a query of words, see `calibration`
 
     @cached_property
     def digest(self) -> str:
@@ -77,7 +80,7 @@ class HashModel:
 
     def check_words(self) -> None:
         """Raise where texts cannot be turned into codes."""
-        if not self.words:
+        if not self.words and not self.task.model.text.any_word:
             raise ConfigError(
                 f"model {self.title} learnt from texts that were numbers, and does not know which words they stand "
                 "for: it cannot read a text. A model of data with words is needed, see docs/hashing-data.md"
@@ -88,19 +91,23 @@ class HashModel:
         if not self.task.model.image.reads_photos:
             raise ConfigError(
                 f"model {self.title} learnt from features that came in a file (model.image = 'file'): it cannot "
-                "encode other photos. Train one with model.image = 'frozen' or 'pixels'"
+                "encode other photos. Train one with model.image = 'efficientnet_lite0', 'dinov2-s' or 'cnnf'"
             )
 
     def knows(self, text: str) -> bool:
-        """Whether a text has a word that the model knows: without one, all texts have the same code."""
-        return bool(bags([text], self.words).nnz)
+        """Whether a text has a word that the model can read: without one, all texts have the same code."""
+        return self.task.model.text.reads(text, self.vocabulary)
+
+    @cached_property
+    def vocabulary(self) -> frozenset[str]:
+        """The words of the texts that the model learnt from."""
+        return frozenset(self.words)
 
     def of_texts(self, texts: Sequence[str]) -> np.ndarray:
         """What the codes of texts are the signs of, float32 (n, bits)."""
         self.check_words()
-        rows = bags(texts, self.words)
-        starts = range(0, len(texts), _TEXTS)
-        return self._encode("text", [torch.from_numpy(rows[at : at + _TEXTS].toarray()) for at in starts])
+        side, starts = self.task.model.text, range(0, len(texts), _TEXTS)
+        return self._encode("text", [side.inputs(texts[at : at + _TEXTS], self.words) for at in starts])
 
     def of_pictures(self, images: np.ndarray) -> np.ndarray:
         """The same for pictures, uint8 (n, H, W, 3)."""
@@ -112,14 +119,15 @@ class HashModel:
         """One file from which `unpack` makes the model again, without its run and data."""
         known = settings_of(self.task.data)
         names = {"recipe": self.recipe, "name": self.name, "trained": self.trained, "digest": self.digest}
-        return Bundle(self._parts, {**names, "known": json.dumps(known)}).pack()
+        tables = {"known": json.dumps(known), "close": json.dumps(dict(self.close))}
+        return Bundle(self._parts, {**names, **tables}).pack()
 
     @property
     def _parts(self) -> dict[str, dict[str, Tensor]]:
         """All numbers that make codes."""
         return {
             "network": self.net.state_dict(),
-            "trunk": {} if self.trunk is None else self.trunk.backbone.state_dict(),
+            "trunk": {} if self.trunk is None else self.trunk.own_weights(),
             "means": {str(at): net.mean for at, net in enumerate(_pixel_nets(self.net))},  # are in no state dict
         }
 
@@ -164,13 +172,15 @@ def load_hash_model(found: Trained[Hashing], device: str = "auto") -> HashModel:
     task = replace(found.task, data=WithoutPairs.of(pairs_of(found)))
     net = untrained(replace(found.experiment, task=task))
     load_into(net, found.weights)
+    ready = _ready(net, device)
     return HashModel(
         found.record.name,
         found.record.recipe,
         trained=found.record.model_sha256,
         task=task,
-        net=_ready(net, device),
+        net=ready,
         trunk=task.model.image.trunk(),
+        close=close_scores(found.task, ready),
     )
 
 
@@ -184,16 +194,22 @@ def unpack(file: Path, device: str = "auto") -> HashModel:
             raise StoreError("it is no model of the task hashing")
         data = build(WithoutPairs, known, "known")
         task = replace(experiment.task, data=data, model=experiment.task.model.without_weights())
+        lacking = task.model.missing_files()
         net = untrained(replace(experiment, task=task))
         net.load_state_dict(bundle["network"])
         for at, part in enumerate(_pixel_nets(net)):
             part.mean = bundle["means"][str(at)]
-        trunk = Trunk(task.model.image.size[0], bundle["trunk"]) if bundle["trunk"] else None
+        close = {str(view): float(score) for view, score in json.loads(str(bundle.values["close"])).items()}
+        trunk = None if lacking else task.model.image.trunk(bundle["trunk"])
     except (OSError, StoreError, ConfigError, DataError, KeyError, ValueError, TypeError, AttributeError,
             RuntimeError, RecursionError) as error:  # fmt: skip
         raise StoreError(f"{file}: the model cannot be read: {error}; restore it, or make the index again") from error
+    if lacking:
+        names = [Path(missing).stem for missing in lacking]
+        remedy = " and ".join(f"wayfare data get {name}" for name in names)
+        raise DataError(f"this model needs {' and '.join(names)}, not fetched on this machine", file, remedy=remedy)
     name, weights = (str(bundle.values.get(key, "")) for key in ("name", "trained"))
-    model = HashModel(name, recipe, weights, task=task, net=_ready(net, device), trunk=trunk)
+    model = HashModel(name, recipe, weights, task=task, net=_ready(net, device), trunk=trunk, close=close)
     if model.digest != bundle.values.get("digest"):
         raise StoreError(f"{file}: the model is damaged; restore it, or make the index again")
     return model

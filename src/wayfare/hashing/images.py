@@ -1,8 +1,9 @@
 """The image side: what is taken of a picture, and the network that turns it into bits.
 
-frozen   features of a network that learnt from ImageNet and never changes, computed once; then a head
-pixels   CNN-F, which learns from the picture itself
-file     features that the data brings; then a head
+efficientnet_lite0   features of a network that learnt from ImageNet and never changes, computed once; then a head
+dinov2-s             the same with DINOv2, which is better and slower, and has to be fetched first
+cnnf                 CNN-F, which learns from the picture itself
+file                 features that the data brings; then a head
 """
 
 from __future__ import annotations
@@ -22,9 +23,13 @@ from wayfare.hashing.data.pairs import Paired
 from wayfare.hashing.data.source import PairPictures
 from wayfare.hashing.nets import CNNF, Layers, Lrn
 from wayfare.io.weights import load_weights, missing
-from wayfare.nets.features import features_of
+from wayfare.nets.features import PictureTrunk, features_in_parts, features_of
 from wayfare.nets.frozen import SMALLEST, Trunk
+from wayfare.nets.published import PUBLISHED
+from wayfare.nets.trunks import DinoTrunk
 
+_PATCH = 14
+DINO_WIDTH = 3 * 384
 Reader = Callable[[np.ndarray], Tensor]  # rows of all pairs -> a batch, as the encoder takes it
 
 
@@ -51,8 +56,8 @@ class ImageSide:
         """What must be the same on every device."""
         raise NotImplementedError
 
-    def trunk(self) -> Trunk | None:
-        """The frozen network before the encoder."""
+    def trunk(self, weights: dict[str, Tensor] | None = None) -> PictureTrunk | None:
+        """The frozen network before the encoder; `weights` are its own (`PictureTrunk.own_weights`), if stored."""
         return None
 
     def without_weights(self) -> Self:
@@ -93,14 +98,52 @@ class FrozenImages(ImageSide):
     def terms(self, pairs: Paired) -> str:
         return "frozen"
 
-    def trunk(self) -> Trunk:
-        return Trunk(self.side, load_weights(Path(self.weights)) if self.weights else None)
+    def trunk(self, weights: dict[str, Tensor] | None = None) -> Trunk:
+        given = weights or (load_weights(Path(self.weights)) if self.weights else None)
+        return Trunk(self.side, given)
 
     def without_weights(self) -> Self:
         return replace(self, weights="")
 
     def missing_files(self) -> list[str]:
         return missing(self.weights)
+
+
+@dataclass(frozen=True)
+class DinoImages(ImageSide):
+    """Features of a frozen DINOv2 ViT-S/14, and a head on them."""
+
+    side: int = 224  # of the pictures before the frozen network, in pixels: a multiple of 14
+    hidden: int = 512  # between features and bits; 0: no hidden layer
+
+    def __post_init__(self) -> None:
+        if self.side < _PATCH or self.side % _PATCH:
+            raise ConfigError(f"model.image.side = {self.side}: expected a multiple of {_PATCH} pixels")
+        _check_hidden("image", self.hidden)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self.side, self.side
+
+    def reader(self, pairs: Paired, progress: Progress) -> Reader:
+        images = _All(_pictures(pairs), len(pairs))
+        found = features_in_parts(
+            self.trunk(), images, lambda done, total: progress("features of the pictures", done, total)
+        )
+        return lambda rows: torch.from_numpy(found[rows])
+
+    def encoder(self, pairs: Paired, bits: int) -> nn.Module:
+        _pictures(pairs)
+        return Layers(DINO_WIDTH, self.hidden, bits)
+
+    def terms(self, pairs: Paired) -> str:
+        return "dinov2-s"
+
+    def trunk(self, weights: dict[str, Tensor] | None = None) -> DinoTrunk:
+        return DinoTrunk(self.side)
+
+    def missing_files(self) -> list[str]:
+        return missing(str(PUBLISHED["dinov2-s"].path))
 
 
 @dataclass(frozen=True)
@@ -157,7 +200,7 @@ class GivenImages(ImageSide):
         if pairs.features is None:
             raise ConfigError(
                 f"model.image = 'file': the data {pairs.name!r} has no features of pictures. Name a file in "
-                "data.features, or use 'frozen' or 'pixels'"
+                "data.features, or use 'efficientnet_lite0', 'dinov2-s' or 'cnnf'"
             )
         return pairs.features
 

@@ -16,7 +16,8 @@ from wayfare.core import disk
 from wayfare.core.errors import DataError, StoreError
 from wayfare.core.protocols import Progress, silent
 from wayfare.hashing import code_index as codes
-from wayfare.hashing.code_index import CodePart, Codes
+from wayfare.hashing import lexicon
+from wayfare.hashing.code_index import CodePart, Codes, quantised
 from wayfare.hashing.data.pairs import Paired
 from wayfare.hashing.data.source import Stored
 from wayfare.hashing.hash_model import HashModel, hashing_run, load_hash_model, pairs_of, unpack
@@ -149,6 +150,7 @@ def _put(out: Path, view: View, model: HashModel, parts: Iterator[CodePart], add
     if not (out / view / codes.FACTS).exists():
         first = f"; the first: {added.skipped[0].file}: {added.skipped[0].reason}" if added.skipped else ""
         raise DataError(f"none of the {view} can be used{first}")
+    lexicon.write(Codes(out / view))
 
 
 # ---- Photos
@@ -176,7 +178,8 @@ def _photo_parts(
     skipped += [Skipped(str(file), "its name has a line break") for file in files if str(file) not in about]
     same = [id for id in about if before is not None and id in before and _unchanged(about[id], before.metadata(id))]
     if same and before is not None:
-        yield CodePart(same, np.stack([before.code(id) for id in same]), [about[id] for id in same])
+        numbers = np.stack([before.numbers_of(id) for id in same])
+        yield CodePart(same, np.stack([before.code(id) for id in same]), [about[id] for id in same], numbers)
     held = frozenset(same)
     todo = [id for id in about if id not in held]
     for start in range(0, len(todo), _CHUNK):
@@ -185,7 +188,8 @@ def _photo_parts(
         skipped += broken
         ids = [some[place] for place in kept]
         if ids:
-            yield CodePart(ids, pack(model.of_pictures(images)), [about[id] for id in ids])
+            outputs = model.of_pictures(images)
+            yield CodePart(ids, pack(outputs), [about[id] for id in ids], quantised(outputs))
         progress("codes of photos", start + len(some), len(todo))
 
 
@@ -222,7 +226,8 @@ def _text_parts(
     for start in range(0, len(good), _CHUNK):
         some = good[start : start + _CHUNK]
         about = [_about_text(text, [str(photo) for photo in found[text]], before) for text in some]
-        yield CodePart([_text_id(text) for text in some], pack(model.of_texts(some)), about)
+        outputs = model.of_texts(some)
+        yield CodePart([_text_id(text) for text in some], pack(outputs), about, quantised(outputs))
         progress("codes of texts", start + len(some), len(good))
 
 
@@ -254,7 +259,8 @@ def _pair_parts(
              "labels": [pairs.names[label] for label in np.flatnonzero(pairs.labels[row])]}
             for row, file in zip(some.tolist(), files)
         ]  # fmt: skip
-        yield CodePart([f"pair {row:07}" for row in some.tolist()], task.codes(model.net, view, some), about)
+        outputs = task.features(model.net, view, some).cpu().numpy()
+        yield CodePart([f"pair {row:07}" for row in some.tolist()], pack(outputs), about, quantised(outputs))
         progress(f"codes of {'photos' if view == 'image' else 'texts'}", start + len(some), len(rows))
 
 

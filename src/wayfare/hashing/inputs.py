@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -11,21 +12,25 @@ from torch import Tensor
 from wayfare.core.protocols import Progress, silent
 from wayfare.hashing.data.base import PairData
 from wayfare.hashing.data.pairs import Paired
-from wayfare.hashing.images import ImageSide, Reader
+from wayfare.hashing.images import Reader
+from wayfare.hashing.model import PairEncoders
+from wayfare.hashing.nets import VIEWS
 
 
 class PairInputs:
     """Pairs, and what encoders are shown of them. Nothing is read before it is needed or `prepare` is called."""
 
-    def __init__(self, data: PairData, image: ImageSide) -> None:
-        self._data, self._image = data, image
+    def __init__(self, data: PairData, model: PairEncoders) -> None:
+        self._data, self._image, self._text = data, model.image, model.text
         self._pairs: Paired | None = None
-        self._reader: Reader | None = None
+        self._readers: dict[str, Reader] = {}
+        self._phrases: dict[str, Tensor] = {}
 
     def prepare(self, progress: Progress) -> None:
         """Do everything that takes long."""
         self._read_pairs(progress)
-        self._read_images(progress)
+        for view in VIEWS:
+            self._reader(view, progress)
 
     def read(self, progress: Progress) -> None:
         """Read the pairs, but show their pictures to no network yet."""
@@ -36,10 +41,11 @@ class PairInputs:
             self._pairs = self._data.load(progress, self._image.size)
         return self._pairs
 
-    def _read_images(self, progress: Progress) -> Reader:
-        if self._reader is None:
-            self._reader = self._image.reader(self.pairs, progress)
-        return self._reader
+    def _reader(self, view: str, progress: Progress) -> Reader:
+        if view not in self._readers:
+            side = self._text if view == "text" else self._image
+            self._readers[view] = side.reader(self.pairs, progress)
+        return self._readers[view]
 
     @property
     def pairs(self) -> Paired:
@@ -75,7 +81,20 @@ class PairInputs:
 
     def of(self, view: str, rows: np.ndarray) -> Tensor:
         """A batch: bags of words (n, D), features (n, W), or colours 0..255 (n, 3, H, W)."""
-        if view == "text":
-            bags = self.pairs.bags[rows]
-            return torch.from_numpy(bags if isinstance(bags, np.ndarray) else bags.toarray())
-        return self._read_images(silent)(rows)
+        return self._reader(view, silent)(rows)
+
+    def label_text(self, asked: np.ndarray) -> str:
+        """The names of labels, bool (C,), as people ask for things; "" if the text side can read none of them."""
+        text = " ".join(self.names[label].lower() for label in np.flatnonzero(asked)[::-1])
+        return text if self._text.reads(text, self._words) else ""
+
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        return frozenset(self.pairs.words)
+
+    def of_texts(self, texts: Sequence[str]) -> Tensor:
+        """A batch of texts that are in no pair; they are kept, for they come again."""
+        fresh = sorted(set(texts) - self._phrases.keys())
+        if fresh:
+            self._phrases |= dict(zip(fresh, self._text.inputs(fresh, self.pairs.words)))
+        return torch.stack([self._phrases[text] for text in texts])

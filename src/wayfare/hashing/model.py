@@ -5,36 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from wayfare.components import part
 from wayfare.core.errors import ConfigError
 from wayfare.core.protocols import Model
 from wayfare.hashing.data.pairs import Paired
 from wayfare.hashing.images import ImageSide
-from wayfare.hashing.nets import Encoders, Layers
+from wayfare.hashing.nets import Encoders
+from wayfare.hashing.text_side import BagOfWords, TextSide
 
-
-class TextSide:
-    """The network that turns a text into bits; extend it for one of your own."""
-
-    def encoder(self, pairs: Paired, bits: int) -> nn.Module:
-        """Bags of words or other features of texts, (n, D) -> float32 (n, bits)."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class BagOfWords(TextSide):
-    """One hidden layer on a bag of words."""
-
-    hidden: int = 8192  # 0: no hidden layer
-
-    def __post_init__(self) -> None:
-        if self.hidden < 0:
-            raise ConfigError(f"model.text.hidden = {self.hidden}: expected at least 0")
-
-    def encoder(self, pairs: Paired, bits: int) -> nn.Module:
-        return Layers(pairs.bags.shape[1], self.hidden, bits)
+__all__ = ["BagOfWords", "PairEncoders", "TextSide"]
 
 
 @dataclass(frozen=True)
@@ -46,11 +27,23 @@ class PairEncoders(Model):
         "frozen",
         {
             "frozen": "wayfare.hashing.images:FrozenImages",
+            "efficientnet_lite0": "wayfare.hashing.images:FrozenImages",
+            "dinov2-s": "wayfare.hashing.images:DinoImages",
             "pixels": "wayfare.hashing.images:PixelImages",
+            "cnnf": "wayfare.hashing.images:PixelImages",
             "file": "wayfare.hashing.images:GivenImages",
         },
     )
-    text: TextSide = part("text", "words", {"words": "wayfare.hashing.model:BagOfWords"})
+    text: TextSide = part(
+        "text",
+        "words",
+        {
+            "words": "wayfare.hashing.text_side:BagOfWords",
+            "bag": "wayfare.hashing.text_side:BagOfWords",
+            "minilm": "wayfare.hashing.text_side:MiniLMTexts",
+            "wordllama": "wayfare.hashing.text_side:WordLlamaTexts",
+        },
+    )
     bits: int = 32
 
     def __post_init__(self) -> None:
@@ -67,4 +60,4 @@ class PairEncoders(Model):
         return replace(self, image=self.image.without_weights())
 
     def missing_files(self) -> list[str]:
-        return self.image.missing_files()
+        return self.image.missing_files() + self.text.missing_files()

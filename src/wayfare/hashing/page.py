@@ -34,6 +34,8 @@ class QueryShown:
     results: Sequence[ResultShown]
     unknown: Sequence[str] = ()
     nearest: Sequence[str] = ()
+    read_as: Sequence[tuple[str, str]] = ()
+    close: bool = True
 
 
 @dataclass(frozen=True)

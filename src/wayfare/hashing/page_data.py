@@ -31,7 +31,7 @@ def _query(answer: SearchAnswer, thumbnails: Thumbnails) -> QueryShown:
     return QueryShown(
         title=answer.query.words if photo is None else photo.name, picture=shown, by_photo=photo is not None,
         find=answer.find, results=[_result(hit, thumbnails) for hit in answer.hits], unknown=answer.unknown,
-        nearest=answer.nearest,
+        nearest=answer.nearest, read_as=tuple(answer.read_as.items()), close=answer.close,
     )  # fmt: skip
 
 

@@ -165,6 +165,22 @@ def map_of_first_relevant(
     return _mean(np.array(result))
 
 
+def own_recall(queries: np.ndarray, items: np.ndarray, cutoffs: Sequence[int]) -> np.ndarray:
+    """R@k for each k: how often the item of a query's own row is among the first k of all items; ties in any order.
+
+    Codes are as `pack` gives them, both (N, B).
+    """
+    if queries.shape != items.shape:
+        raise ValueError(f"{queries.shape} queries and {items.shape} items: expected a query for each item")
+    nobody = np.zeros((len(items), 1), bool)
+    found = np.zeros((len(queries), len(cutoffs)))
+    for query, distances, _ in _compared(queries, items, nobody, nobody):
+        own = distances[query]
+        before, tied = int((distances < own).sum()), int((distances == own).sum())
+        found[query] = [min(max((cutoff - before) / tied, 0.0), 1.0) for cutoff in cutoffs]
+    return np.array([_mean(column) for column in found.T])
+
+
 # ---- Comparing
 
 

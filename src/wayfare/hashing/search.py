@@ -4,15 +4,19 @@
     photos, texts       the codes of either view, each as `code_index` keeps them; one of the two may be absent
     pictures            small pictures, of data that keeps its own in arrays
 
-Results are ordered by Hamming distance. Codes are short and many have the same distance; these are ordered by `score`:
-how well the code agrees with the query's real-valued output, weighted by the size of each number; 1 if all signs agree,
--1 if none does. Results that are equal in both are ordered by id.
+A query is compared with all codes by Hamming distance. The nearest, with all that are as near as the last of them, are
+then ordered by `score`: the cosine of the query's output, as real numbers, and the item's, of which the index keeps 8
+bits each (in an index without these: its signs). Results that are equal in that are ordered by distance, and by id.
+
+Where items have texts, a query of words also finds those that have its words (`lexicon`), and the share of the words
+that they have is added to the score, times `_WORDS_COUNT`. Words that neither the model nor the texts know are read as
+known ones where that is likely (`spelling`), and the answer says so.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
@@ -23,16 +27,19 @@ import numpy as np
 
 from wayfare.core.errors import ConfigError, DataError, StoreError
 from wayfare.hashing.code_index import FACTS, Codes
-from wayfare.hashing.data.words import tokens
 from wayfare.hashing.hash_model import HashModel, unpack
+from wayfare.hashing.lexicon import Lexicon
 from wayfare.hashing.ranking import pack
+from wayfare.hashing.spelling import Reading, counted, read
 from wayfare.io.images import decode_all
 from wayfare.io.pictures import Skipped
 
 MODEL, PICTURES = "model.safetensors", "pictures"
 View = Literal["photos", "texts"]
 VIEWS: tuple[View, View] = ("photos", "texts")
-_FIRST_LOOK, _LAST_LOOK = 256, 16_384  # items among which ties are broken
+_LOOK = 2000  # items, at least, whose scores are compared
+_WORDS_COUNT = 0.5
+_MOST_WORDS = 0.5  # an item that has so much of a query's words is close to it
 _SHOWN = 6  # words in a message
 _CHUNK = 256  # photos in memory at a time
 _LOOKED_AT, _SUSPICIOUS = 1000, 20  # items, to see whether all have one code; fewer may well be alike
@@ -57,6 +64,7 @@ class Hit:
     name: str  # to show
     distance: int  # bits that differ
     score: float  # -1 to 1
+    words: float  # share of the query's words that its texts have, 0 to 1
     files: tuple[Path, ...]  # of a photo: itself; of a text: the photos it belongs to, if known
     texts: tuple[str, ...]  # of a text: itself; of a photo: what belongs to it, if known
     labels: tuple[str, ...]
@@ -71,6 +79,8 @@ class SearchAnswer:
     hits: tuple[Hit, ...]
     unknown: tuple[str, ...] = ()  # words of the query that the model does not know
     nearest: tuple[str, ...] = ()  # known words that are spelt like them
+    read_as: Mapping[str, str] = field(default_factory=dict)  # words, and the known words they were read as
+    close: bool = True  # False: nothing in the index is as near as right results usually are
 
 
 @dataclass
@@ -96,6 +106,8 @@ class SearchIndex:
             raise DataError("there is no index to search here", self.folder, remedy=remedy)
         views = [view for view in VIEWS if (self.folder / view / FACTS).exists()]
         self.codes: dict[View, Codes] = {view: Codes(self.folder / view) for view in views}
+        self._lexicons: dict[View, Lexicon] = {}
+        self._vocabularies: dict[View, dict[str, int]] = {}
         if len({codes.facts.model for codes in self.codes.values()}) > 1:
             raise StoreError(f"{self.folder}: its photos and its texts are of two models: make the index again")
 
@@ -110,6 +122,18 @@ class SearchIndex:
             )
         return model
 
+    def lexicon(self, view: View) -> Lexicon:
+        """The words of the texts of a view's items."""
+        if view not in self._lexicons:
+            self._lexicons[view] = Lexicon(self.codes[view])
+        return self._lexicons[view]
+
+    def vocabulary(self, view: View) -> dict[str, int]:
+        """The words that the model learnt from and those of the items' texts, as `spelling.read` takes them."""
+        if view not in self._vocabularies:
+            self._vocabularies[view] = counted([*self.model.words, *self.lexicon(view).words()])
+        return self._vocabularies[view]
+
     def counts(self) -> dict[str, int]:
         """How many photos and texts there are."""
         return {view: len(self.codes[view]) if view in self.codes else 0 for view in VIEWS}
@@ -118,8 +142,8 @@ class SearchIndex:
         """The views of which all items, as far as can be seen, have one and the same code: the model has not learnt."""
         found: list[View] = []
         for view, codes in self.codes.items():
-            some = codes.ids[:: max(1, len(codes) // _LOOKED_AT)]
-            if len(some) >= _SUSPICIOUS and len({codes.code(id).tobytes() for id in some}) == 1:
+            some = codes.sample(_LOOKED_AT)
+            if len(some) >= _SUSPICIOUS and len(np.unique(some, axis=0)) == 1:
                 found.append(view)
         return found
 
@@ -146,17 +170,18 @@ def search(index: SearchIndex, queries: Iterable[Query], k: int = 10, find: View
         raise ConfigError("no query: give some words or a photo")
     model, found, answers = index.model, Searched(), dict[int, SearchAnswer]()
     began = time.perf_counter()
-    by_words = list(
-        _encode_words(model, [(at, each.words) for at, each in enumerate(all_queries) if not each.photo], found)
-    )
-    by_photo = list(
-        _encode_photos(model, [(at, each.photo) for at, each in enumerate(all_queries) if each.photo], found)
-    )
+    views = {by: find or (usual if usual in index.codes else next(iter(index.codes)))
+             for by, usual in zip(("words", "photo"), VIEWS)}  # fmt: skip
+    words = [(at, each.words) for at, each in enumerate(all_queries) if not each.photo]
+    photos = [(at, each.photo) for at, each in enumerate(all_queries) if each.photo]
+    ready = {
+        "words": list(_encode_words(index, views["words"], words, found)),
+        "photo": list(_encode_photos(model, photos, found)),
+    }
     encoded = time.perf_counter()
-    for usual, ready in zip(VIEWS, (by_words, by_photo)):
-        view = find if find is not None else usual if usual in index.codes else next(iter(index.codes))
-        for each, hits in zip(ready, _nearest(index.codes[view], [each.features for each in ready], k)):
-            answers[each.at] = SearchAnswer(all_queries[each.at], view, hits, each.unknown, each.nearest)
+    for by, view in views.items():
+        for each in ready[by]:
+            answers[each.at] = _answer(index, view, all_queries[each.at], each, k)
     found.seconds = {"encode": encoded - began, "search": time.perf_counter() - encoded}
     found.answers = [answers[at] for at in sorted(answers)]
     if len(all_queries) == 1 and found.refused:
@@ -165,27 +190,34 @@ def search(index: SearchIndex, queries: Iterable[Query], k: int = 10, find: View
 
 
 class _Encoded(NamedTuple):
-    """A query, by its place among all, and what its code is the signs of."""
+    """A query, by its place among all, what its code is the signs of, and how its words were read."""
 
     at: int
     features: np.ndarray
-    unknown: tuple[str, ...] = ()
-    nearest: tuple[str, ...] = ()
+    reading: Reading = Reading("", {}, ())
+    near: tuple[str, ...] = ()
 
 
-def _encode_words(model: HashModel, queries: Sequence[tuple[int, str]], found: Searched) -> Iterator[_Encoded]:
+def _encode_words(
+    index: SearchIndex, view: View, queries: Sequence[tuple[int, str]], found: Searched
+) -> Iterator[_Encoded]:
     if not queries:
         return
+    model, good = index.model, list[tuple[int, Reading, tuple[str, ...]]]()
     model.check_words()
-    known, good = frozenset(model.words), []
     for at, words in queries:
-        unknown, near = unknown_words(words, known)
-        if reason := _refusal(words, unknown, near, model):
+        if not words.strip():
+            found.refused.append(Skipped(words, "the query is empty: give some words, or a photo with --photo"))
+            continue
+        reading = read(words, index.vocabulary(view), model.task.model.text.is_word)
+        near = similar_words(reading.unknown, model.vocabulary)
+        if reason := _refusal(reading, near, model):
             found.refused.append(Skipped(words, reason))
         else:
-            good.append((at, words, unknown, near))
-    for (at, _, unknown, near), features in zip(good, model.of_texts([words for _, words, _, _ in good])):
-        yield _Encoded(at, features, unknown, near)
+            good.append((at, reading, near))
+    for (at, reading, near), features in zip(good, model.of_texts([reading.text for _, reading, _ in good])):
+        unknown = reading.unknown if not model.task.model.text.any_word else ()
+        yield _Encoded(at, features, reading._replace(unknown=unknown), near if unknown else ())
 
 
 def _encode_photos(model: HashModel, queries: Sequence[tuple[int, Path]], found: Searched) -> Iterator[_Encoded]:
@@ -203,26 +235,20 @@ def _encode_photos(model: HashModel, queries: Sequence[tuple[int, Path]], found:
 # ---- Words
 
 
-def unknown_words(text: str, known: frozenset[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The words of a text that are not in a vocabulary, and words of the vocabulary that are spelt like them."""
-    odd: dict[str, None] = {}
-    for part in text.split():
-        if part not in known and part.lower() not in known:  # vocabularies may hold words with signs in them
-            odd |= dict.fromkeys(word for word in tokens(part) if word not in known)
-    near = dict.fromkeys(close for word in odd for close in get_close_matches(word, sorted(known), n=2, cutoff=0.7))
-    return tuple(odd), tuple(near)
+def similar_words(unknown: Sequence[str], known: Collection[str]) -> tuple[str, ...]:
+    """Words of a vocabulary that are spelt like some that are not in it."""
+    close = (close for word in unknown for close in get_close_matches(word, sorted(known), n=2, cutoff=0.7))
+    return tuple(dict.fromkeys(close))
 
 
-def _refusal(text: str, unknown: Sequence[str], near: Sequence[str], model: HashModel) -> str:
+def _refusal(reading: Reading, near: Sequence[str], model: HashModel) -> str:
     """Why a text cannot be searched for; "" if it can."""
-    if not text.strip():
-        return "the query is empty: give some words, or a photo with --photo"
-    if model.knows(text):
+    if not reading.text and not reading.unknown:
+        return "the query has no word in it: give some words, or a photo with --photo"
+    if model.knows(reading.text):
         return ""
-    if not unknown:
-        return f"{text!r} has no word in it: give some words, or a photo with --photo"
     hint = f"nearest to them are {_listed(near)}" if near else f"it knows {_listed(model.words)}, for instance"
-    return f"none of these words is known to the model: {_listed(unknown)}; {hint}"
+    return f"none of these words is known to the model: {_listed(reading.unknown)}; {hint}"
 
 
 def _listed(words: Sequence[str]) -> str:
@@ -232,44 +258,49 @@ def _listed(words: Sequence[str]) -> str:
 # ---- Codes
 
 
-def _nearest(codes: Codes, features: Sequence[np.ndarray], k: int) -> list[tuple[Hit, ...]]:
-    """The nearest items to each query, looking as far as there are others at the distance of the last."""
-    if not features:
-        return []
-    packed = pack(np.stack(features))
-    lists: dict[int, tuple[Hit, ...]] = {}
-    todo, width = list(range(len(features))), max(_FIRST_LOOK, 2 * k)
-    while todo:
-        enough = width >= min(len(codes), max(_LAST_LOOK, 2 * k))
-        further = []
-        for at, ids, distances in zip(todo, *codes.search(packed[todo], width)):
-            last = distances[min(k, len(distances)) - 1]
-            if not enough and distances[-1] == last:
-                further.append(at)
-            else:
-                near = distances <= last
-                lists[at] = _best(codes, features[at], ids[near], distances[near], k)
-        todo, width = further, 8 * width
-    return [lists[at] for at in range(len(features))]
+def _answer(index: SearchIndex, view: View, query: Query, each: _Encoded, k: int) -> SearchAnswer:
+    codes, text = index.codes[view], each.reading.text
+    by_words = index.lexicon(view).search(text) if text else None
+    hits = nearest_items(codes, each.features, k, by_words)
+    level = index.model.close[view]
+    close = any(hit.score >= level or hit.words >= _MOST_WORDS for hit in hits)
+    return SearchAnswer(query, view, hits, each.reading.unknown, each.near, each.reading.changed, close)
 
 
-def _best(codes: Codes, features: np.ndarray, ids: np.ndarray, distances: np.ndarray, k: int) -> tuple[Hit, ...]:
-    stored = np.stack([codes.code(id) for id in ids])
-    signs = 2.0 * np.unpackbits(stored, axis=1, count=len(features), bitorder="little") - 1
-    weight = float(np.abs(features).sum(dtype=np.float64)) or 1.0
-    scores = (signs * features.astype(np.float64)).sum(1) / weight
-    order = np.lexsort((np.arange(len(ids)), -scores.round(9), distances))[:k]
-    return tuple(_hit(codes, str(ids[at]), int(distances[at]), float(scores[at])) for at in order)
+def nearest_items(
+    codes: Codes, features: np.ndarray, k: int, by_words: tuple[np.ndarray, np.ndarray] | None = None
+) -> tuple[Hit, ...]:
+    """The best k items for what a query's code is the signs of, and for rows that have its words, with their shares."""
+    rows, _ = codes.near(pack(features[None])[0], max(_LOOK, 20 * k))
+    shares = np.zeros(len(rows))
+    if by_words is not None:
+        rows = np.union1d(rows, by_words[0])
+        shares = np.zeros(len(rows))
+        shares[np.searchsorted(rows, by_words[0])] = by_words[1]
+    scores = _cosines(codes.numbers(rows, len(features)), features)
+    totals = (scores + _WORDS_COUNT * shares).round(6)
+    distances = codes.distances_of(rows, pack(features[None])[0])
+    reach = np.sort(-totals)[min(k, len(rows)) - 1]
+    some = np.flatnonzero(-totals <= reach)  # all that are equal to the last
+    order = sorted(some.tolist(), key=lambda at: (-totals[at], distances[at], codes.id_at(int(rows[at]))))[:k]
+    return tuple(_hit(codes, int(rows[at]), int(distances[at]), float(scores[at]), float(shares[at])) for at in order)
 
 
-def _hit(codes: Codes, id: str, distance: int, score: float) -> Hit:
-    about = codes.metadata(id)
+def _cosines(items: np.ndarray, features: np.ndarray) -> np.ndarray:
+    lengths = np.linalg.norm(items, axis=1) * (float(np.linalg.norm(features)) or 1.0)
+    found: np.ndarray = items @ features.astype(np.float32) / np.maximum(lengths, 1e-12)
+    return found.astype(np.float64)
+
+
+def _hit(codes: Codes, row: int, distance: int, score: float, words: float) -> Hit:
+    about, id = codes.metadata_at(row), codes.id_at(row)
     texts, labels = (tuple(map(str, about.get(key, ()))) for key in ("texts", "labels"))
     return Hit(
         id=id,
         name=str(about.get("name", id)),
         distance=distance,
         score=score,
+        words=words,
         files=tuple(map(Path, about.get("files", ()))),
         texts=texts,
         labels=labels,
@@ -281,9 +312,11 @@ def as_table(answer: SearchAnswer) -> dict[str, Any]:
     return {
         "query": answer.query.title, "by": "words" if answer.query.photo is None else "photo", "find": answer.find,
         "unknown_words": list(answer.unknown), "nearest_words": list(answer.nearest),
+        "read_as": dict(answer.read_as), "close": answer.close,
         "results": [
             {"rank": rank, "id": hit.id, "name": hit.name, "files": list(map(str, hit.files)), "texts": list(hit.texts),
-             "labels": list(hit.labels), "distance": hit.distance, "score": round(hit.score, 6)}
+             "labels": list(hit.labels), "distance": hit.distance, "score": round(hit.score, 6),
+             "words": round(hit.words, 6)}
             for rank, hit in enumerate(answer.hits, start=1)
         ],
     }  # fmt: skip

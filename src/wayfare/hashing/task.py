@@ -39,6 +39,7 @@ from wayfare.hashing.model import BagOfWords, PairEncoders
 from wayfare.hashing.nets import VIEWS
 from wayfare.partition.semantics import Categories, Level
 
+_CUTOFFS = (1, 5, 10)
 _QUERY_EVERY = 5  # of a device's own pairs, every fifth is a query and the others are searched
 _DATA = {
     "sample": "wayfare.hashing.data.sample:SamplePairs",
@@ -51,7 +52,11 @@ _DATA = {
     "town": "wayfare.hashing.data.town_pairs:TownTaggedPhotos",
     "town-fashion": "wayfare.hashing.data.town_pairs:TownFashion",
 }
-_BASES = {"dcmh": "wayfare.hashing.dcmh:DCMH", "shdch": "wayfare.hashing.shdch:SHDCH"}
+_BASES = {
+    "dcmh": "wayfare.hashing.dcmh:DCMH",
+    "shdch": "wayfare.hashing.shdch:SHDCH",
+    "contrastive": "wayfare.hashing.contrastive:Contrastive",
+}
 _MOVED = {
     **{name: f"data.{name}" for name in ("path", "query", "train", "split", "min_count", "max_words", "drop")},
     **{name: f"data.{name}" for name in ("turned", "town", "town_seed")},
@@ -79,6 +84,7 @@ class Step(Batch):
     """A batch to train on, with what is known of all the client's pairs."""
 
     buffers: Buffers | None = None
+    asked: Tensor | None = None  # which labels a text is the names of, float32 (b, C); a row of zeros: it is its own
 
 
 @dataclass(frozen=True)
@@ -90,6 +96,7 @@ class Hashing(Task):
     base: BaseMethod = part("base", "dcmh", _BASES)
     order: Literal["image", "text", "alternate"] = "image"  # which view has the first phase, or both in turns
     scale: float = 1.0  # of the whole loss; FedCAFE's code has 1 / clients here
+    label_texts: float = 0.0  # share of the texts that are replaced by names of some of their labels, drawn anew
     examples: int = 0  # pairs to learn from on all devices together; 0: all are in this data
 
     sources: ClassVar[frozenset[str]] = frozenset({"labels", "categories", "files"})
@@ -100,6 +107,8 @@ class Hashing(Task):
     def __post_init__(self) -> None:
         if not 0 <= self.scale < float("inf"):
             raise ConfigError(f"task.scale = {self.scale}: expected a weight, at least 0")
+        if not 0 <= self.label_texts <= 1:
+            raise ConfigError(f"task.label_texts = {self.label_texts}: expected a share from 0 to 1")
 
     @classmethod
     def example(cls) -> Hashing:
@@ -111,7 +120,7 @@ class Hashing(Task):
     @cached_property
     def loaded(self) -> PairInputs:
         """The pairs, read when they are first needed."""
-        return PairInputs(self.data, self.model.image)
+        return PairInputs(self.data, self.model)
 
     @property
     def pairs(self) -> Paired:
@@ -142,8 +151,8 @@ class Hashing(Task):
     @property
     def terms(self) -> tuple[str, ...]:
         pairs = self.pairs
-        widths = str(pairs.bags.shape[1]), self.model.image.terms(pairs)
-        return (*pairs.names, *map(str, pairs.levels), *pairs.words, *widths)
+        sides = *self.model.text.terms(pairs), self.model.image.terms(pairs)
+        return (*pairs.names, *map(str, pairs.levels), *sides)
 
     @property
     def samples(self) -> int:
@@ -180,13 +189,14 @@ class Hashing(Task):
     def protocol(self) -> str:
         return (
             f"MAP over the whole list by Hamming distance, ties at their expectation; {len(self.pairs.query)} queries, "
-            f"{len(self.pairs.retrieval)} to find; relevant: one of {len(self.classes)} labels in common"
+            f"{len(self.pairs.retrieval)} to find; relevant: one of {len(self.classes)} labels in common. R@k: a "
+            "query's own other half is among the first k of all queries', the mean of both directions"
         )
 
     # ---- network
 
     def network(self) -> nn.Module:
-        return self.model.network(self.pairs, self.base.class_codes(self.model.bits, self.loaded.levels))
+        return self.model.network(self.pairs, self.base.initial_codes(self.model.bits, self.loaded.levels))
 
     def views(self, net: nn.Module) -> dict[str, int]:
         return dict.fromkeys(VIEWS, self.model.bits)
@@ -205,8 +215,25 @@ class Hashing(Task):
         size = min(batch_size, held)
         for view in self._turns(held // size):
             places = rng.choice(held, size, replace=False)
-            yield self._batch(net, client, places, (view,), buffers)
+            batch = self._batch(net, client, places, (view,), buffers)
+            if view == "text" and self.label_texts:
+                self._ask_for_labels(batch, rng)
+            yield batch
         self._settle(buffers)
+
+    def _ask_for_labels(self, batch: Step, rng: np.random.Generator) -> None:
+        """Replace some of a batch's texts by names of some of their labels, at least one of each."""
+        has = batch.labels.cpu().numpy() > 0
+        kept = has & (rng.random(has.shape) < 0.5)
+        kept = np.where(kept.any(1, keepdims=True), kept, has)
+        kept &= rng.random((len(has), 1)) < self.label_texts
+        texts = {row: self.loaded.label_text(kept[row]) for row in np.flatnonzero(kept.any(1)).tolist()}
+        read = [row for row, text in texts.items() if text]
+        kept[[row for row, text in texts.items() if not text]] = False
+        if read:
+            inputs = batch.inputs["text"]
+            inputs[read] = self.loaded.of_texts([texts[row] for row in read]).to(inputs)
+        batch.asked = torch.from_numpy(kept).to(batch.labels)
 
     def _turns(self, count: int) -> list[str]:
         """Whose batch comes when."""
@@ -221,6 +248,8 @@ class Hashing(Task):
         if not isinstance(batch, Step) or batch.buffers is None or batch.rows is None:
             raise TypeError("only the batches of steps() can be trained on")
         ((view, raw),) = output.features.items()
+        if batch.asked is not None:
+            batch.buffers.asked[batch.rows] = batch.asked
         loss = self.base.loss(batch.buffers, view, batch.rows, raw)
         batch.buffers.write(view, batch.rows, raw)
         return self.scale * loss
@@ -233,6 +262,8 @@ class Hashing(Task):
         buffers = Buffers(net, features, labels)
         self.base.begin(buffers)
         buffers.codes = joint_codes(*self._outputs(buffers))
+        if self.base.settles_first:
+            self._settle(buffers)
         return buffers
 
     @torch.no_grad()
@@ -279,7 +310,7 @@ class Hashing(Task):
 
     @property
     def metrics(self) -> Mapping[str, Kind]:
-        return dict.fromkeys(("MAP i2t", "MAP t2i", "MAP", "random MAP"), SHARE)
+        return dict.fromkeys(("MAP i2t", "MAP t2i", "MAP", "random MAP", *(f"R@{k}" for k in _CUTOFFS)), SHARE)
 
     def evaluate(self, net: nn.Module, samples: np.ndarray | None) -> dict[str, float]:
         """MAP of queries against the retrieval set; of given samples, every fifth is a query for the others."""
@@ -296,7 +327,14 @@ class Hashing(Task):
         ]
         image, text = (tally.map() for tally in tallies)
         floor = tallies[0].random_map()
-        return {"MAP i2t": image, "MAP t2i": text, "MAP": (image + text) / 2, "random MAP": floor}
+        own = dict(zip((f"R@{k}" for k in _CUTOFFS), self._own_recall(net, queries).tolist()))
+        return {"MAP i2t": image, "MAP t2i": text, "MAP": (image + text) / 2, "random MAP": floor} | own
+
+    def _own_recall(self, net: nn.Module, queries: np.ndarray) -> np.ndarray:
+        """Of the queries' pictures and texts, how often a picture finds its own text and a text its picture."""
+        image, text = (self.codes(net, view, queries) for view in VIEWS)
+        both = [ranking.own_recall(*sides, _CUTOFFS) for sides in ((image, text), (text, image))]
+        return np.asarray(np.mean(both, axis=0))
 
 
 def _device(net: nn.Module) -> torch.device:

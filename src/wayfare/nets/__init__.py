@@ -6,9 +6,11 @@
     efficientnet.py  EfficientNet-Lite0, and its ImageNet weights from a package
     dinov2.py        DINOv2 ViT-S/14, a vision transformer
     tinyvit.py       TinyViT-5M
-    published.py     the last two networks' weights, which `wayfare data get` fetches
+    sentences.py     MiniLM and WordLlama, which read texts
+    published.py     the last networks' weights, which `wayfare data get` fetches
     lora.py          low-rank adapters of a frozen transformer's linear layers
     frozen.py        EfficientNet-Lite0 as a frozen trunk, and the linear head that is trained on its features
+    trunks.py        DINOv2 as a frozen trunk
     features.py      the frozen trunk's features of pictures, computed once and cached
     cached.py        reading and writing such cached arrays
     pooling.py       from feature maps to a vector

@@ -60,6 +60,10 @@ class Trunk(nn.Module):
         """A cache key that differs for trunks with different features."""
         return f"{digest(self.backbone.state_dict())} {self.side}"
 
+    def own_weights(self) -> dict[str, Tensor]:
+        """What has to be stored with a model to have this trunk again."""
+        return self.backbone.state_dict()
+
     def train(self, mode: bool = True) -> Self:
         """Always stay in evaluation mode, so that BatchNorm uses its stored statistics."""
         return super().train(False)

@@ -2,8 +2,8 @@
 
 The network gets a classifier for each view and the memory P_g (C x bits), a buffer that travels with the model:
     V_E = O + tanh(O) * (L^ P_g)   codes are the signs of V_E; O the raw output, L^ the predicted labels   (Eq. 3-4)
-    Rows of P_g have length 1 at most and |tanh O| <= |O|: unless prediction = "sigmoid", V_E has the signs of O, and
-    the memory acts only through the losses.
+    Rows of P_g have length 1 at most and |tanh O| <= |O|: unless prediction = "sigmoid" or memory = "paper", V_E has
+    the signs of O, and the memory acts only through the losses.
 Client, in addition to the task's loss:
     L_E = 1 - cos(V_E, O)                                                                                  (Eq. 5)
     L_C = 1 - cos(V_E, V_E of the received model), the mean over its image and its text                    (Eq. 6)
@@ -15,10 +15,17 @@ Server: P_g = the centres of all P_k;   a_k = softmax(Sim_k), with theta = P_k P
     W = sum_k a_k W_k                                                                                      (Eq. 11)
 The weights need P_g, which needs every P_k: the server keeps the models of one round until all have arrived.
 
-There is an option wherever paper and code differ. The authors' code is memory = "raw", similar = "clusters",
-aggregation = "code", least = 1, and task.scale = 1 / clients: it divides the hashing loss by their number. a_k is
-Sim_k / sum Sim as in the code, unless aggregation = "paper": Sim is a few hundred, and its softmax gives almost all the
-weight to one client.
+There is an option wherever paper and code differ. memory says how memories are made:
+    "seeded"     as above, and row c is the one of class c: K-means starts from the means of the classes
+    "hungarian"  as above, and rows are put into the order of the last P_g
+    "authors"    the released code: as above, K-means starts from random points, rows are in any order, the rows of all
+                 P_k are scaled to length 1 before the server's K-means, and classifiers start from 0.01 N(0, 1)
+    "paper"      Section 3.2: K-means of the image features and of the text features, then of both memories together;
+                 the server's K-means of all P_k. Nothing is scaled to length 1, so distances are Euclidean, and the
+                 rows of a device are not bounded: only for devices that are trusted
+The rest of the authors' code is similar = "clusters", aggregation = "code", least = 1, and task.scale = 1 / clients: it
+divides the hashing loss by their number. a_k is Sim_k / sum Sim as in the code, unless aggregation = "paper": Sim is a
+few hundred, and its softmax gives almost all the weight to one client.
 """
 
 from __future__ import annotations
@@ -27,6 +34,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cosine_similarity, logsigmoid, softplus
@@ -37,10 +45,20 @@ from wayfare.core.errors import ConfigError, WayfareError
 from wayfare.core.protocols import Batch, Output, Task
 from wayfare.core.seeds import rng_for
 from wayfare.core.values import LARGEST, Kind, Number
-from wayfare.strategies._memory import class_means, cluster, kmeans_seeds, matched, nearest, present, unit
+from wayfare.strategies._memory import (
+    class_means,
+    cluster,
+    kmeans_seeds,
+    matched,
+    nearest,
+    present,
+    random_seeds,
+    unit,
+)
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.fedproto import multi_hot
 
+_AUTHORS_START = 0.01
 MEMORY = "memory"  # the buffer's name among the model's weights
 Prediction = Literal["softmax", "sigmoid", "normalised"]
 
@@ -86,7 +104,7 @@ class FedCAFE(FedAvg):
     lambda_p: float = 1.0
     aggregation: Literal["code", "code*n", "paper", "off"] = "code"  # Sim, n Sim, softmax(Sim), or as FedAvg does
     temperature: float = 1.0  # of the softmax
-    memory: Literal["seeded", "hungarian", "raw"] = "seeded"  # rows from class means, matched to P_g, or in any order
+    memory: Literal["seeded", "hungarian", "paper", "authors"] = "seeded"  # how P_k and P_g are made, see above
     similar: Literal["auto", "rows", "nearest", "clusters"] = "auto"  # S: rows if they are seeded, else nearest
     least: int = 2  # centres of fewer pairs are not sent: a centre of one pair would reveal its features
     prediction: Prediction = "softmax"  # L^: softmax of the scores, a sigmoid each, or sigmoids scaled to sum to 1
@@ -110,7 +128,12 @@ class FedCAFE(FedAvg):
         return self.enhancement or self.aggregation != "off"
 
     def prepare(self, task: Task, net: nn.Module) -> nn.Module:
-        return Enhanced(net, task.views(net), len(task.classes), self.prediction, self.enhancement)
+        found = Enhanced(net, task.views(net), len(task.classes), self.prediction, self.enhancement)
+        if self.memory == "authors":
+            for classifier in found.classifiers.values():
+                nn.init.normal_(cast(nn.Linear, classifier).weight, 0, _AUTHORS_START)
+                nn.init.normal_(cast(nn.Linear, classifier).bias, 0, _AUTHORS_START)
+        return found
 
     # ---- the client
 
@@ -136,19 +159,33 @@ class FedCAFE(FedAvg):
         """P_k, from features that are enhanced by the last P_g."""
         features, labels = enhanced(device, net)
         last = cast(Enhanced, net).memory.cpu().double()
-        points = unit(add(z.cpu().double() for z in features.values()) / len(features))
-        if not bool(points.isfinite().all()):
+        views = [z.cpu().double() for z in features.values()]
+        if not all(bool(z.isfinite().all()) for z in views):
             raise WayfareError(
                 f"device {device.id!r}: its features, and so its memory, are not finite: lower training.lr"
             )
+        if self.memory == "paper":
+            return self.memory_of_views(views, len(last), device.rng("memory"))
+        points = unit(add(views) / len(views))
         points, labels = points[present(points)], labels.cpu().double()[present(points)]
         if self.memory == "seeded":
             seeds = class_means(points, labels, last)
+        elif self.memory == "authors":
+            seeds = random_seeds(points, len(last), device.rng("memory"))
         else:
             seeds = kmeans_seeds(points, len(last), device.rng("memory"))
         rows, counts = cluster(points, seeds)
         rows[counts < self.least] = 0
         return matched(rows, last) if self.memory == "hungarian" else rows
+
+    def memory_of_views(self, views: list[Tensor], classes: int, rng: np.random.Generator) -> Tensor:
+        """P_k as the paper has it: the centres of each view, and the centres of all of these."""
+        centres = []
+        for points in views:
+            rows, counts = cluster(points, kmeans_seeds(points, classes, rng, False), False)
+            centres.append(rows[counts >= self.least])
+        both = torch.cat(centres)
+        return cluster(both, kmeans_seeds(both, classes, rng, False), False)[0]
 
     # ---- the server
 
@@ -160,7 +197,7 @@ class FedCAFE(FedAvg):
 
         def remember_local() -> Iterator[tuple[str, Bundle]]:
             for device, reply in replies:
-                local[device] = bounded_memory(device, reply["model"][MEMORY])
+                local[device] = bounded_memory(device, reply["model"][MEMORY], self.memory != "paper")
                 yield device, reply
 
         if self.aggregation == "off":
@@ -178,14 +215,18 @@ class FedCAFE(FedAvg):
         rows = torch.stack([local[device] for device in sorted(local)])  # the order of arrival does not matter
         points = rows.flatten(0, 1)
         points = points[present(points)]
+        rng = rng_for("global memory", digest({"points": points}))
+        if self.memory == "paper":
+            return cluster(points, kmeans_seeds(points, len(last), rng, False), False)[0]
+        if self.memory == "authors":
+            points = unit(points)
+            return cluster(points, random_seeds(points, len(last), rng))[0]
         if self.memory == "seeded":
             known = (rows != 0).any(2)[:, :, None]
             seeds = torch.where(known.any(0), rows.sum(0) / known.sum(0).clamp(min=1), last)
         else:
-            seeds = kmeans_seeds(points, len(last), rng_for("global memory", digest({"points": points})))
+            seeds = kmeans_seeds(points, len(last), rng)
         memory = cluster(points, seeds)[0]
-        if self.memory == "raw":
-            return memory
         memory = matched(memory, last) if self.memory == "hungarian" else memory
         return torch.where(present(memory)[:, None], memory, last)
 
@@ -227,13 +268,13 @@ def _links(left: Tensor, right: Tensor, rows: Tensor, memory: Tensor) -> Tensor:
     return ((left[:, None] == right) & both).to(rows.dtype)
 
 
-def bounded_memory(device: str, rows: Tensor) -> Tensor:
-    """A local memory with rows cut to length 1, the most that a mean of unit vectors can have."""
+def bounded_memory(device: str, rows: Tensor, bounded: bool = True) -> Tensor:
+    """A local memory; if `bounded`, with rows cut to length 1, the most that a mean of unit vectors can have."""
     rows = rows.cpu().double()
     if not bool(rows.isfinite().all()):
         raise WayfareError(f"the memory of device {device!r} is not finite: check its loss, lower training.lr")
     lengths: Tensor = rows.norm(dim=1, keepdim=True)
-    return rows / lengths.clamp(min=1)
+    return rows / lengths.clamp(min=1) if bounded else rows
 
 
 @dataclass

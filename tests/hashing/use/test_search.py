@@ -21,14 +21,16 @@ from wayfare.core.protocols import Training
 from wayfare.core.seeds import rng_for
 from wayfare.experiment import Evaluation, Experiment
 from wayfare.hashing import code_index as codes
+from wayfare.hashing import lexicon
 from wayfare.hashing.data.csv_pairs import TablePairs
 from wayfare.hashing.hash_model import hashing_run, load_hash_model, unpack
 from wayfare.hashing.images import FrozenImages
 from wayfare.hashing.indexing import add, model_for
+from wayfare.hashing.lexicon import Lexicon
 from wayfare.hashing.model import BagOfWords, PairEncoders
 from wayfare.hashing.page import QueryShown, ResultShown, SearchPage, page_of
 from wayfare.hashing.ranking import pack
-from wayfare.hashing.search import Query, SearchIndex, _nearest, search, unknown_words
+from wayfare.hashing.search import Query, SearchIndex, nearest_items, search, similar_words
 from wayfare.hashing.shdch import SHDCH
 from wayfare.hashing.task import Hashing
 from wayfare.hashing.texts import read_texts
@@ -148,34 +150,59 @@ def test_words_find_photos_and_photos_find_texts(whole: Path, shop: Path) -> Non
     assert index.counts() == {"photos": 36, "texts": 36}
 
 
-class _Four:
-    """Codes of two bits, searched as `Codes` does."""
-
-    items = (("a", 0b00), ("b", 0b01), ("c", 0b10), ("d", 0b11))
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def code(self, id: str) -> np.ndarray:
-        return np.array([dict(self.items)[id]], np.uint8)
-
-    def metadata(self, id: str) -> dict[str, Any]:
-        return {"name": id}
-
-    def search(self, codes: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        ranked = [sorted((int(code[0] ^ bits).bit_count(), id) for id, bits in self.items)[:k] for code in codes]
-        return np.array([[id for _, id in row] for row in ranked]), np.array(
-            [[far for far, _ in row] for row in ranked]
-        )
+def four(folder: Path, values: np.ndarray | None = None) -> codes.Codes:
+    """Items a to d with all codes of two bits."""
+    packed = np.array([[0b00], [0b01], [0b10], [0b11]], np.uint8)
+    codes.add(folder, "m", "run", [codes.CodePart(list("abcd"), packed, values=values)])
+    return codes.Codes(folder)
 
 
-def test_ties_are_broken_by_what_the_query_is_surest_of() -> None:
-    (found,) = _nearest(_Four(), [np.array([0.25, 0.75], np.float32)], 4)  # type: ignore[arg-type]
-    # the query's code is d; c differs in the bit of 0.25, b in that of 0.75: (0.75 - 0.25) / 1 and (0.25 - 0.75) / 1
-    assert [(hit.id, hit.distance, hit.score) for hit in found] == [("d", 0, 1.0), ("c", 1, 0.5), ("b", 1, -0.5),
-                                                                    ("a", 2, -1.0)]  # fmt: skip
-    (first,) = _nearest(_Four(), [np.array([-0.1, 0.0], np.float32)], 2)  # type: ignore[arg-type]
-    assert [hit.id for hit in first] == ["c", "a"]  # 0 is a set bit, and says nothing of whether b or d
+def test_items_are_ordered_by_what_the_query_is_surest_of(tmp_path: Path) -> None:
+    found = nearest_items(four(tmp_path), np.array([0.25, 0.75], np.float32), 4)
+    # the query's code is d; cosines with (1, 1), (-1, 1), (1, -1) and (-1, -1): (0.25 + 0.75) / sqrt(0.625 * 2), ...
+    assert [(hit.id, hit.distance) for hit in found] == [("d", 0), ("c", 1), ("b", 1), ("a", 2)]
+    assert [hit.score for hit in found] == pytest.approx([0.894427, 0.447214, -0.447214, -0.894427], abs=1e-5)
+    first = nearest_items(four(tmp_path / "other"), np.array([-0.1, 0.0], np.float32), 2)
+    assert [hit.id for hit in first] == ["c", "a"]  # equal in score; 0 is a set bit, so c is nearer in bits
+
+
+def test_numbers_order_items_of_one_code(tmp_path: Path) -> None:
+    values = np.array([[127, 12], [127, 127], [12, 127], [127, 60]], np.int8)
+    packed = np.full((4, 1), 0b11, np.uint8)
+    codes.add(tmp_path, "m", "run", [codes.CodePart(list("abcd"), packed, values=values)])
+    found = nearest_items(codes.Codes(tmp_path), np.array([1.0, 0.1], np.float32), 2)
+    assert [hit.id for hit in found] == ["a", "d"]
+    assert found[0].score == pytest.approx((127 + 1.2) / (127**2 + 12**2) ** 0.5 / 1.01**0.5, abs=1e-6)
+
+
+def test_ties_beyond_what_is_looked_at_are_not_cut_by_name(tmp_path: Path) -> None:
+    """5,000 items of one code: the best by their numbers is the last by its name."""
+    values = np.tile(np.array([[127, 60]], np.int8), (5000, 1))
+    values[-1] = [127, 0]
+    ids = [f"{number:04}" for number in range(5000)]
+    codes.add(tmp_path, "m", "run", [codes.CodePart(ids, np.full((5000, 1), 3, np.uint8), values=values)])
+    assert nearest_items(codes.Codes(tmp_path), np.array([1.0, 0.0], np.float32), 1)[0].id == "4999"
+
+
+def test_items_that_have_the_words_come_first(tmp_path: Path) -> None:
+    packed, tables = np.zeros((40, 1), np.uint8), [{"texts": ["a grey thing"]} for _ in range(40)]
+    tables[30] = {"texts": ["two old bags"]}
+    index = codes.add(tmp_path, "m", "run", [codes.CodePart([f"{at:02}" for at in range(40)], packed, tables)])
+    assert index.new == 40
+    for made in (False, True):  # in memory, and from its file
+        opened = codes.Codes(tmp_path)
+        if made:
+            lexicon.write(opened)
+        found = Lexicon(opened)
+        rows, shares = found.search("bag")
+        assert rows.tolist() == [30] and 0.3 < shares[0] <= 1
+        assert found.has("bags") and not found.has("shoe") and found.search("shoe")[0].size == 0
+        hits = nearest_items(opened, np.array([1.0, 1.0], np.float32), 1, (rows, shares))
+        assert hits[0].id == "30" and hits[0].words == shares[0]
+    (tmp_path / "words.sqlite").write_bytes(b"damaged")
+    assert Lexicon(codes.Codes(tmp_path)).has("bag")
+    codes.add(tmp_path, "m", "run", [codes.CodePart(["30"], packed[:1], [{"texts": ["a shoe"]}])])
+    assert Lexicon(codes.Codes(tmp_path)).has("shoe") and not Lexicon(codes.Codes(tmp_path)).has("bag")
 
 
 def test_codes_that_tell_nothing_apart_are_noticed(tmp_path: Path) -> None:
@@ -188,10 +215,22 @@ def test_codes_that_tell_nothing_apart_are_noticed(tmp_path: Path) -> None:
     assert SearchIndex(tmp_path).tells_nothing() == []
 
 
-def test_unknown_words() -> None:
-    known = frozenset({"shirt", "red", "b&w", "men"})
-    assert unknown_words("Red shirts, b&w", known) == (("shirts",), ("shirt",))
-    assert unknown_words("men's B&W red", known) == (("s",), ())
+def test_misspelt_words_are_read_and_it_is_said(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = answered(capsys, "search", "geren", "things", "--index", whole, "-k", 3)["answers"][0]
+    assert found["read_as"] == {"geren": "green", "things": "thing"} and found["unknown_words"] == []
+    assert all(result["labels"] == ["green"] for result in found["results"])
+    assert main(["search", "geren", "--index", str(whole)]) == 0
+    assert "read 'geren' as 'green'" in capsys.readouterr().err
+    assert similar_words(["shirts"], {"shirt", "red"}) == ("shirt",)
+
+
+def test_far_queries_are_told_that_nothing_is_close(whole: Path) -> None:
+    index = SearchIndex(whole)
+    object.__setattr__(index.model, "close", {"photos": 2.0, "texts": 2.0})
+    (answer,) = search(index, [Query("red")], 1).answers
+    assert answer.close  # it has the word
+    (answer,) = search(index, [Query(photo=answer.hits[0].files[0])], 1, "photos").answers
+    assert not answer.close
 
 
 # ---- Indexing

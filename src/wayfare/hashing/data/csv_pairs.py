@@ -11,11 +11,10 @@ Which columns these are can be said; columns of usual names are found. Several l
               "kind:50"          those that at least 50 lines have
               "kind:50+colour"   the labels of two columns, on one level
               "group>kind:50"    on two levels, the coarse one first
+              "words:10"         the words of the text that at least 10 lines have, and at most a third of all
 
-A table without labels is used, too: words that some texts have in common, but not many, stand for them, so that two
-pairs are relevant to each other if they share one (labels = "words").
-
-Files are named from the table's folder, or from `images` or `photos` in it. A text may be empty, and so may labels.
+A table without a column of labels has "words:5". Files are named from the table's folder, or from `images` or `photos`
+in it. A text may be empty, and so may labels.
 """
 
 from __future__ import annotations
@@ -43,9 +42,9 @@ _USUAL = {
     "text": ("text", "caption", "captions", "title", "description", "name", "tags", "keywords"),
     "labels": ("labels", "label", "classes", "class", "category", "categories"),
 }
-WORDS = "words"  # in place of a column of labels
-_TOO_COMMON, _MOST_WORDS = 0.2, 200  # share of texts above which a word tells nothing; words that are labels
 _BESIDE = (".", "images", "photos")
+_WORDS, _FEW_LINES = "words", 5  # the labels of a table that has no column of labels
+_MOST_WORDS, _LETTERS = 200, 3  # words that are labels, and letters of the shortest
 _COLUMN = re.compile(r"\{([^{}]+)\}")
 _ROLES = {
     "query": "query", "test": "query", "train": "train", "training": "train",
@@ -65,7 +64,7 @@ class _Column:
 class TablePairs(PairFiles):
     """A table, or the only one of a folder."""
 
-    labels: str = ""  # columns, as above; "words": words that texts share
+    labels: str = ""  # columns, as above
     text: str = ""
     photo: str = ""
     min_count: int = 2  # texts that a word of the vocabulary is in
@@ -78,13 +77,14 @@ class TablePairs(PairFiles):
         columns = header(file)
         photo = self.photo or _usual(columns, "photo", file)
         texts = (self.text or _usual(columns, "text", file)).split("+")
-        labels = self.labels or _labels_column(columns, file)
-        levels = [] if labels == WORDS else _levels(labels, self.terms.rare)
+        levels = _levels(self.labels or _usual_labels(columns), self.terms.rare)
         photos = _COLUMN.findall(photo) or [photo]
-        for name in (*photos, *texts, *(column.name for level in levels for column in level)):
+        by_words = _by_words(levels, columns)
+        named = [] if by_words else [column.name for level in levels for column in level]
+        for name in (*photos, *texts, *named):
             if name not in columns:
                 raise ConfigError(f"{file} has no column {name!r}; it has {', '.join(map(repr, columns[:30]))}")
-        table = _table(file, photos, texts, levels, problems)
+        table = _table(file, photos, texts, [] if by_words else levels, problems)
         names = _picture_names(photo, table, problems)
         files, _ = find_pictures([file.parent / place for place in _BESIDE], names)
         for row, place in enumerate(files):
@@ -93,19 +93,21 @@ class TablePairs(PairFiles):
         rows = [row for row, place in enumerate(files) if place is not None]
         if not rows:
             raise DataError(f"none of its {len(table)} pairs has a picture", file, remedy="name files from its folder")
-        written = [" ".join(part for name in texts if (part := table[name][row])) for row in rows]
-        shown, matrix, counts = (
-            _labels(table, levels, rows) if levels else _shared_words(written, file, self.terms.rare)
-        )
+        said = [" ".join(part for name in texts if (part := table[name][row])) for row in rows]
+        if by_words:
+            shown, matrix, counts = _word_labels(said, levels[0][0].least, self.terms.rare, file)
+        else:
+            shown, matrix, counts = _labels(table, levels, rows)
         return PairSource(
             name="table",
             ids=[table["id"][row] if "id" in table.columns else names[row] for row in rows],
             labels=matrix,
             names=shown,
             levels=counts,
-            texts=written,
+            texts=said,
             root=file.parent,
             files=[place for place in files if place is not None],
+            drop=("untexted",) if by_words else ("unlabelled",),
             roles=strings([table["split"][row] for row in rows]) if "split" in table.columns else None,
             min_count=self.min_count,
             max_words=self.max_words,
@@ -148,9 +150,7 @@ def near_miss(path: Path) -> str:
 def check(path: Path, strict: bool = False, progress: Progress | None = None) -> Findings:
     """Read all lines, decode all pictures."""
     source = read(path, Problems(strict))
-    labelled = _labels_column(header(_file(path)), _file(path)) != WORDS
     counts: dict[str, int | float | str] = {
-        **({} if labelled else {"no column of labels": "words that texts share stand for them"}),
         "pairs": len(source),
         "whole pictures": check_pictures(source.files or [], source.problems, progress),
         "without a word": int((~source.worded).sum()),
@@ -184,10 +184,14 @@ def _usual(columns: Sequence[str], kind: str, file: Path) -> str:
     raise DataError(f"no column {' or '.join(_USUAL[kind][:3])}; found {found}", file, 1, kind, remedy)
 
 
-def _labels_column(columns: Sequence[str], file: Path) -> str:
-    """The column of labels, or that words stand for them."""
-    has = {name.lower() for name in columns} & set(_USUAL["labels"])
-    return _usual(columns, "labels", file) if has else WORDS
+def _usual_labels(columns: Sequence[str]) -> str:
+    """The column of labels; without one, words of the texts are labels."""
+    by_name = {name.lower(): name for name in reversed(columns)}
+    return next((by_name[name] for name in _USUAL["labels"] if name in by_name), f"{_WORDS}:{_FEW_LINES}")
+
+
+def _by_words(levels: Sequence[Sequence[_Column]], columns: Sequence[str]) -> bool:
+    return [column.name for level in levels for column in level] == [_WORDS] and _WORDS not in columns
 
 
 def _levels(labels: str, rare: bool) -> list[list[_Column]]:
@@ -244,22 +248,19 @@ def _picture_names(photo: str, table: Table, problems: Problems) -> list[str]:
 # ---- Labels
 
 
-def _shared_words(texts: Sequence[str], file: Path, rare: bool) -> tuple[list[str], np.ndarray, tuple[int, ...]]:
-    """Words as labels: of at least two texts and at most a fifth of all; with `rare`, all words."""
-    words = [set(tokens(text)) for text in texts]
-    often = Counter(word for each in words for word in each)
-    most = max(2.0, _TOO_COMMON * len(texts))
-    kept = sorted(word for word, count in often.items() if rare or (2 <= count <= most and len(word) > 1))
-    if not rare:
-        kept = sorted(sorted(kept, key=lambda word: (-often[word], word))[:_MOST_WORDS])
-    if not kept:
-        what = "no column of labels, and no word that some of the texts have in common and most have not"
-        raise DataError(what, file, remedy="add a column 'labels', such as shirt;red")
-    place_of = {word: place for place, word in enumerate(kept)}
-    matrix = np.zeros((len(texts), len(kept)), bool)
-    for row, each in enumerate(words):
-        matrix[row, [place_of[word] for word in each if word in place_of]] = True
-    return kept, matrix, (len(kept),)
+def _word_labels(
+    texts: Sequence[str], least: int, rare: bool, file: Path
+) -> tuple[list[str], np.ndarray, tuple[int, ...]]:
+    """Words of the texts as labels, as `_labels` gives them; with `rare`, however many lines have them."""
+    held = [{word for word in tokens(text) if len(word) >= _LETTERS and word.isalpha()} for text in texts]
+    counts = Counter(word for words in held for word in words)
+    most = len(texts) if rare else max(len(texts) // 3, least)
+    ranked = sorted((-count, word) for word, count in counts.items() if least <= count <= most)
+    names = sorted(word for _, word in ranked[: None if rare else _MOST_WORDS])
+    if not names:
+        remedy = 'name a column of labels (data.labels), or lower the number: data.labels = "words:2"'
+        raise DataError(f"no word is in {least} lines or more, and in a third at most", file, remedy=remedy)
+    return names, np.array([[name in words for name in names] for words in held], bool), (len(names),)
 
 
 def _labels(

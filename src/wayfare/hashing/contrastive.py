@@ -1,0 +1,56 @@
+"""Contrastive alignment: of all pictures of a client, a text is nearest to its own, and the other way round.
+
+    J = - sum_j p_ij log softmax_j(cos(F_i, G_j) / temperature) + gamma |B - F|^2
+
+over a batch i of one view and what was last seen of the other view of all n pairs j; p_i is 1 / |right_i| for the j
+that are right for i, and 0 for others. Right is a pair's own other half. Where a text is the names of some labels
+(`task.label_texts`), every picture with all of these labels is right too.
+
+Class labels alone say that any shirt is right for "red shirt". Here a text's own words count, so that a frozen text
+encoder and a frozen image encoder are aligned for words that no label has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from wayfare.core.errors import ConfigError
+from wayfare.hashing.base_method import BaseMethod
+from wayfare.hashing.buffers import Buffers
+
+
+@dataclass(frozen=True)
+class Contrastive(BaseMethod):
+    """The temperature, and the weight of the distance to the codes."""
+
+    temperature: float = 0.1
+    gamma: float = 0.01
+
+    def __post_init__(self) -> None:
+        if not 0 < self.temperature < float("inf"):
+            raise ConfigError(f"task.base.temperature = {self.temperature}: expected a number above 0")
+        if not 0 <= self.gamma < float("inf"):
+            raise ConfigError(f"task.base.gamma = {self.gamma}: expected a weight, at least 0")
+
+    def loss(self, buffers: Buffers, view: str, rows: Tensor, raw: Tensor) -> Tensor:
+        other = buffers.features["text" if view == "image" else "image"]
+        scores = normalize(raw) @ normalize(other).T / self.temperature
+        right = right_pairs(buffers, view, rows)
+        aligned = -(right / right.sum(1, keepdim=True) * scores.log_softmax(1)).sum(1).mean()
+        if not self.gamma:
+            return aligned
+        return aligned + self.gamma * (buffers.codes[rows] - raw).square().mean()
+
+
+def right_pairs(buffers: Buffers, view: str, rows: Tensor) -> Tensor:
+    """1 where a batch's pair (b) and one of all pairs (n) are right for each other, else 0."""
+    labels, asked = buffers.labels[-1], buffers.asked
+    texts, pictures = (asked[rows], labels) if view == "text" else (asked, labels[rows])
+    counts = texts.sum(1)
+    named = (texts @ pictures.T == counts[:, None]) & (counts[:, None] > 0)  # (texts, pictures)
+    found = (named if view == "text" else named.T).to(labels.dtype)
+    found[range(len(rows)), rows] = 1
+    return found
