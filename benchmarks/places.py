@@ -1,20 +1,23 @@
 """Place recognition: how well it is learnt, how fast it is, and whether it knows what it does not know.
 
-    python benchmarks/places.py [--quick] [--json] [--only default,town,city,bgu,speed,unknown] [--seeds 3] [--out DIR]
+    python benchmarks/places.py [--quick] [--json] [--only default,campus,...] [--seeds 3] [--out DIR]
 
 - default: the recipe `places` on four cities, trained on twelve cities of other towns, beside untrained networks, local
   only, other splits and strategies, and pooled training; with the bytes that a client sends.
+- campus: the recipe `photos` with DINOv2 on real photographs of a campus, if they are in $WAYFARE_SHARED/data/places
+  (default ../shared) and `wayfare data get dinov2-s` has been run.
+- confidence: on cities that nobody trained on, and on the campus: calibration, and the precision of what is answered.
 - town: the paper's loss and mining: federated, local and pooled training on the synthetic town beside the values of the
   FedVPR paper. Each of its cities is tested on in turn and the others are trained on. What does not come out in the
   paper's order is printed as such.
 - city: the same on the town of 32,000 photographs in 8 cities, for the rows that are judged.
-- bgu: the same on real photographs of a campus, night queries in a day database, for new dates and for new places, if
-  they are in $WAYFARE_SHARED/data/places (default ../shared).
+- bgu: the same on real photographs of a campus, night queries in a day database, for new dates and for new places.
 - speed: embedding and training beside a plain torch loop, mining's share of a local epoch, the proximity split of 1.6
   million photos, and one photo in an index of a million.
 - unknown: how often photos of places that are not in the index are called unknown, and the precision-recall curve.
-With --out an interrupted benchmark goes on where it was. With --quick default, city and bgu are left out, and accuracy
-and speed are shown, but not judged: they take seeds, rounds and sizes. Exit status 1 when a target is missed.
+With --out an interrupted benchmark goes on where it was. With --quick default, campus, confidence, city and bgu are
+left out, and accuracy and speed are shown, but not judged: they take seeds, rounds and sizes. Exit status 1 when a
+target is missed.
 """
 
 import argparse
@@ -28,8 +31,9 @@ from types import SimpleNamespace
 from rich.console import Console
 
 from command import not_timed, print_targets
-from places_parts import accuracy, common, default, speed, unknown
+from places_parts import accuracy, campus, common, confidence, default, speed, unknown
 from wayfare.core.errors import WayfareError
+from wayfare.io.cache import cache_dir
 
 # ---- all hyper-parameters of the runs; local only, centralised, hierarchy and FedVC get as many local passes as FedAvg
 
@@ -97,14 +101,13 @@ BGU = {
 QUICK_TOWN = {"town": "tiny", "rounds": 1, "per_round": 1, "at_most": 4, "fedvc_steps": 4, "judged_seeds": 0}
 QUICK_UNKNOWN = {"validation_clients": 1}  # each city of the tiny town has two clients
 
-PARTS = ("default", "town", "city", "bgu", "speed", "unknown")
+PARTS = ("default", "campus", "confidence", "town", "city", "bgu", "speed", "unknown")
 note = common.note
 
 
 def measure(args, out):
     """The figures of each part, and how to show and judge them: name -> (figures, show, targets)."""
     town_settings = SimpleNamespace(**TOWN | (QUICK_TOWN if args.quick else {}))
-    bgu_settings = SimpleNamespace(**BGU)
     path = str(args.town.resolve()) if args.town else ""
     found = {}
     if "speed" in args.only:
@@ -113,6 +116,8 @@ def measure(args, out):
     if "default" in args.only and not args.quick:
         rows = default.default(args.seeds, out / "default", side_by_side)
         found["default"] = (rows, default.show, default.targets)
+    if not args.quick:
+        found |= _real(args, out, side_by_side)
     if "town" in args.only:
         figures = accuracy.town(town_settings, args.seeds, path, out / "town", side_by_side)
         found["town"] = (figures, accuracy.show_town, accuracy.town_targets)
@@ -125,18 +130,46 @@ def measure(args, out):
         plan = accuracy.town_plan(SimpleNamespace(**settings), 1, path)
         figures = unknown.unknown(plan, out / "unknown", side_by_side)
         found["unknown"] = (figures, unknown.show_unknown, unknown.unknown_targets)
-    if "bgu" in args.only and not args.quick:  # there is none of an archive of photographs
-        shared = Path(os.environ.get("WAYFARE_SHARED", Path(__file__).resolve().parents[2] / "shared"))
-        archive = shared / "data" / "places" / "bgu_campus.zip"
-        if archive.exists():
-            # the photographs are passing guests, and so is what is derived from them
-            with common.cache_in(out / "cache"):
-                photos = accuracy.unpacked(archive, out)
-                figures = accuracy.bgu(bgu_settings, args.seeds, photos, out / "bgu", side_by_side)
-            found["bgu"] = (figures, accuracy.show_bgu, accuracy.bgu_targets)
-        else:
-            note.print(f"[yellow]left out: bgu[/yellow] there is no {archive}; set WAYFARE_SHARED", highlight=False)
     return found
+
+
+def _real(args, out, side_by_side):
+    """The parts that need photographs of a campus; `confidence` also has a run of the town."""
+    found, rows = {}, {}
+    if "confidence" in args.only:
+        name = "fedavg/seed-0"
+        common.play({name: default.planned(1, out / "default")[name]}, out / "default" / "runs", side_by_side)
+        rows["town"] = confidence.confidence(out / "default" / "runs" / name)
+    shared = Path(os.environ.get("WAYFARE_SHARED", Path(__file__).resolve().parents[2] / "shared"))
+    archive = shared / "data" / "places" / "bgu_campus.zip"
+    if args.only & {"bgu", "campus", "confidence"} and not archive.exists():
+        note.print(f"[yellow]left out: campus[/yellow] there is no {archive}; set WAYFARE_SHARED", highlight=False)
+    elif args.only & {"bgu", "campus", "confidence"}:
+        # the photographs are passing guests, and so is what is derived from them
+        weights = cache_dir() / "weights"
+        with common.cache_in(out / "cache"):
+            _link(weights, out / "cache" / "weights")
+            photos = accuracy.unpacked(archive, out)
+            if "bgu" in args.only:
+                figures = accuracy.bgu(SimpleNamespace(**BGU), args.seeds, photos, out / "bgu", side_by_side)
+                found["bgu"] = (figures, accuracy.show_bgu, accuracy.bgu_targets)
+            if "campus" in args.only:
+                figures = campus.campus(photos, out / "campus", side_by_side)
+                found["campus"] = (figures, campus.show, campus.targets)
+            if "confidence" in args.only:
+                name = "sequences/fold-0/fedavg"
+                common.play({name: campus.planned(photos)[name]}, out / "campus", side_by_side)
+                rows["campus"] = confidence.confidence(out / "campus" / name)
+    if rows:
+        found["confidence"] = (rows, confidence.show, confidence.targets)
+    return found
+
+
+def _link(target, link):
+    """Published weights are not derived from photographs: the user's are used."""
+    link.parent.mkdir(parents=True, exist_ok=True)
+    if target.exists() and not link.exists():
+        link.symlink_to(target)
 
 
 def main():

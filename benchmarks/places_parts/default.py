@@ -49,8 +49,8 @@ def tree(folder):
     return tuple(tested)
 
 
-def default(seeds, folder, side_by_side):
-    """R@1 of each row and seed, and the bytes that a client receives and sends in a round."""
+def planned(seeds, folder):
+    """The runs by name."""
     tested = tree(folder / "tree")
     base = override(read_table(RECIPE), {
         "data": {"name": "msls", "path": str(folder / "tree"), "test_cities": list(tested)},
@@ -61,6 +61,12 @@ def default(seeds, folder, side_by_side):
     for cell, (_, changes) in CELLS.items():
         for seed in range(seeds if cell in JUDGED else 1):
             plan[f"{cell}/seed-{seed}"] = Experiment.from_table(override(base, {**changes, "seed": seed}), cell)
+    return plan
+
+
+def default(seeds, folder, side_by_side):
+    """R@1 of each row and seed, and the bytes that a client sends in a round."""
+    plan = planned(seeds, folder)
     records, failed = play(plan, folder / "runs", side_by_side)
     rows = {}
     for cell, (label, _) in CELLS.items():
@@ -97,6 +103,7 @@ def targets(rows):
         at_least("default: FedAvg on four unseen cities, R@1", float(federated), 52),
         at_most("default: centralised above FedAvg, points of R@1", float(pooled - federated), 5),
         at_least("default: FedAvg above local only, points of R@1", float(federated - alone), 0),
+        at_most("default: MB that a client sends in a round", rows["fedavg"]["bytes"] / 1e6, 2),
     ]
 
 

@@ -30,9 +30,9 @@ def test_statistics_are_added_with_weight_one_tenth() -> None:
     layer, x = Whitening(2, 0.5), torch.tensor([[1.0, 2.0]])
     layer.update(CROSS)
     once = layer(x)
-    assert float(layer.weight) == pytest.approx(0.1) and torch.allclose(
-        layer.moments, torch.tensor([[0.2, 0], [0, 0.05]])
-    )
+    moments = layer.sketch @ layer.columns.T  # of two numbers the sketch has all
+    assert float(layer.weight) == pytest.approx(0.1) and float(layer.square) == pytest.approx(0.25)
+    assert torch.allclose(moments, torch.tensor([[0.2, 0], [0, 0.05]]), atol=1e-6)
     layer.update(CROSS)
     assert float(layer.weight) == pytest.approx(0.19) and torch.allclose(layer(x), once, atol=1e-6)
     layer.update(5 * CROSS.flip(1))
@@ -51,6 +51,19 @@ def test_the_mean_of_devices_is_what_all_photographs_give() -> None:
     merged.load_state_dict(mean(models))
     pooled.update(torch.cat(parts))
     assert all(torch.allclose(merged.state_dict()[name], t, atol=1e-6) for name, t in pooled.state_dict().items())
+
+
+def test_a_sketch_is_as_good_as_the_covariance_of_few_directions() -> None:
+    """100 numbers that vary in 5 directions: what is worked out from 48 columns is what the formula says."""
+    generator = torch.Generator().manual_seed(0)
+    x = 1 + torch.randn(40, 5, generator=generator) @ torch.randn(5, 100, generator=generator)
+    layer = Whitening(100, 0.5)
+    layer.update(x)
+    assert layer.sketch.shape == (100, 48)
+    values, vectors = torch.linalg.eigh(torch.cov(x.T.double(), correction=0))
+    values = (values.clamp(min=0) + values.mean()) ** -0.25
+    expected = (x - x.mean(0)).double() @ (vectors * values) @ vectors.T
+    assert torch.allclose(layer(x).double(), torch.nn.functional.normalize(expected, dim=1), atol=1e-4)
 
 
 def test_more_widths_than_photographs() -> None:
