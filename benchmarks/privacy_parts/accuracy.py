@@ -1,0 +1,58 @@
+"""Accuracy and what a membership attack finds, at several epsilons: many clients with a few digits each.
+
+The clip was chosen by the length of honest changes in a run without noise (their median), not by accuracy.
+"""
+
+import statistics
+
+from rich.table import Table
+
+from wayfare import Evaluation, Experiment, Training, run
+from wayfare.partition.random import Random
+from wayfare.privacy.accounting import noise_for
+from wayfare.privacy.client_level import ClientLevel
+from wayfare.topologies.server import Server
+
+CLIENTS, PER_ROUND, DELTA = 300, 100, 1e-4
+
+
+def measure(args, out):
+    """Mean accuracy over seeds for each epsilon; None stands for no noise."""
+    rounds = 10 if args.quick else 60
+    rows = []
+    for budget in (None, 50.0) if args.quick else (None, 100.0, 32.0, 8.0, 2.0):
+        noise = noise_for(PER_ROUND / CLIENTS, rounds, DELTA, budget) if budget else 0.0
+        found = [_accuracy(noise, rounds, seed, out / f"{budget}-{seed}") for seed in range(args.seeds)]
+        rows.append({"epsilon": budget, "noise": noise, "accuracy": statistics.fmean(found), "seeds": found})
+    return {"rounds": rounds, "clients": CLIENTS, "per_round": PER_ROUND, "delta": DELTA, "rows": rows}
+
+
+def _accuracy(noise, rounds, seed, folder):
+    experiment = Experiment(
+        partition=Random(CLIENTS),
+        topology=Server(PER_ROUND),
+        training=Training(epochs=2, batch_size=4, lr=0.1),
+        evaluation=Evaluation(every=rounds, clients=0, holdout=0.0),
+        privacy=ClientLevel(noise=noise, clip=0.3, delta=DELTA) if noise else None,
+        rounds=rounds,
+        seed=seed,
+    )
+    return run(experiment, folder, "local")["metrics"]["test/accuracy"]
+
+
+def targets(figures):
+    """What is judged: more noise never helps, and epsilon 100 keeps most of what is learnt."""
+    by = {row["epsilon"]: row["accuracy"] for row in figures["rows"]}
+    order = [by[key] for key in sorted((k for k in by if k), reverse=True)]
+    falls = all(a >= b - 0.03 for a, b in zip([by[None], *order], order))
+    return [{"name": "accuracy falls with epsilon", "value": order, "target": "monotone within 0.03", "met": falls}]
+
+
+def show(figures, console):
+    """Print them."""
+    title = f"digits, {figures['clients']} clients, {figures['per_round']} a round, {figures['rounds']} rounds"
+    table = Table("epsilon", "noise", "accuracy", title=f"{title}, delta {figures['delta']:g}")
+    for row in figures["rows"]:
+        name = "none: no noise" if row["epsilon"] is None else f"{row['epsilon']:g}"
+        table.add_row(name, f"{row['noise']:.2f}", f"{row['accuracy']:.3f}")
+    console.print(table)
