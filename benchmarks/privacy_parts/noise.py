@@ -5,6 +5,7 @@ import torch
 
 from wayfare.core.bundle import Bundle
 from wayfare.core.protocols import MergeContext
+from wayfare.privacy.changes import Layout
 from wayfare.privacy.client_level import ClientLevel
 from wayfare.strategies.fedavg import FedAvg
 
@@ -27,14 +28,10 @@ def measure(args, out):
 def _moved(rng):
     """How far one client more moves the sum, over the clip."""
     clip = float(10 ** rng.uniform(-2, 2))
-    like = {"model": {"w": torch.zeros(int(rng.integers(1, 50)))}}
-    sums = []
-    replies = [
-        (str(i), Bundle({"model": {"w": torch.from_numpy(rng.normal(0, 10 ** rng.uniform(-6, 6), like["model"]["w"].shape))}}))
-        for i in range(int(rng.integers(1, 8)))
-    ]  # fmt: skip
-    from wayfare.privacy.changes import Layout
-
+    size, sums = int(rng.integers(1, 50)), []
+    like = {"model": {"w": torch.zeros(size)}}
+    drawn = [rng.normal(0, 10 ** rng.uniform(-6, 6), size) for _ in range(int(rng.integers(1, 8)))]
+    replies = [("", Bundle({"model": {"w": torch.from_numpy(change)}})) for change in drawn]
     for some in (replies, replies[:-1]):
         total, _ = ClientLevel(clip=clip)._clipped_sum(Layout(like, like), some, clip)
         sums.append(np.concatenate(list(total.values())))
@@ -45,7 +42,7 @@ def targets(figures):
     """What is judged."""
     off = figures["deviation"] / figures["expected"] - 1
     return [
-        {"name": "deviation of the noise, off by", "value": abs(off), "target": "at most 0.01", "met": abs(off) <= 0.01},
+        {"name": "deviation off by", "value": abs(off), "target": "at most 0.01", "met": abs(off) <= 0.01},
         {
             "name": "furthest that one client moves the sum, over the clip", "value": figures["furthest"],
             "target": "at most 1", "met": figures["furthest"] <= 1 + 1e-9,
@@ -56,6 +53,6 @@ def targets(figures):
 def show(figures, console):
     """Print them."""
     console.print(
-        f"noise: deviation {figures['deviation']:.6f} over {figures['draws']:,} draws, expected {figures['expected']:.6f}; "
-        f"one client of {figures['neighbours']:,} pairs of neighbours moves the sum by at most {figures['furthest']:.6f} clips"
+        f"noise over {figures['draws']:,} draws: {figures['deviation']:.6f}, expected {figures['expected']:.6f}"
     )
+    console.print(f"{figures['neighbours']:,} pairs of neighbours: at most {figures['furthest']:.6f} clips apart")
