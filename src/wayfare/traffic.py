@@ -26,9 +26,9 @@ _SHOWN = 12  # tensors of a message that the terminal lists; JSON has all
 _TRIED = 3  # devices that may turn out to have nothing to train on
 
 _MODEL = (
-    "The weights after training here. Minus those it received, they are a sum of gradients over this device's own samples:"
-    " whoever sees them can guess which classes the device has and whether a given sample was among them, and can"
-    " roughly reconstruct pictures if there were few samples and steps."
+    "The weights after training here. Minus those it received, they are a sum of gradients over this device's own"
+    " samples: whoever sees them can guess which classes the device has and whether a given sample was among them, and"
+    " can roughly reconstruct pictures if there were few samples and steps."
 )
 _LIKENESS = (
     "One mean feature vector per class: what this device's samples of a class look like to the network on average;"
