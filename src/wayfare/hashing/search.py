@@ -97,7 +97,9 @@ class SearchIndex:
         views = [view for view in VIEWS if (self.folder / view / FACTS).exists()]
         self.codes: dict[View, Codes] = {view: Codes(self.folder / view) for view in views}
         if len({codes.facts.model for codes in self.codes.values()}) > 1:
-            raise StoreError(f"{self.folder}: its photos and its texts are of two models: make the index again")
+            raise StoreError(
+                f"{self.folder}: photos and texts were indexed with different models: make the index again"
+            )
 
     @cached_property
     def model(self) -> HashModel:
