@@ -93,7 +93,7 @@ def test_it_goes_on_where_it_stopped(made: Path, capsys: pytest.CaptureFixture[s
     assert stopped.exists() and kept.stat().st_mtime_ns == before
     assert set(told["seconds"]) == {"town", *plan.TASKS, "locate", "search", "page"} and told["quick"] is True
     assert main(["demo", "--out", str(made), "--engine", "local"]) == 1
-    assert "another town is here" in capsys.readouterr().err
+    assert "this folder holds another town" in capsys.readouterr().err
 
 
 def test_what_runs_beside_says_why_it_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

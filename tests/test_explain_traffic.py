@@ -86,9 +86,9 @@ def test_what_is_more_than_weights_is_named(task, strategy, parts):
     assert message["reveals"].keys() == {"model"} | parts
 
 
-def test_what_is_unknown_is_called_telling():
+def test_what_is_unknown_is_assumed_to_reveal_samples():
     [message] = explain(tiny(Talkative()))["messages"]
-    assert "take it for telling" in message["reveals"]["diary"] and "mood" in message["values"]
+    assert "assume that it reveals them" in message["reveals"]["diary"] and "mood" in message["values"]
 
 
 def test_the_command(capsys):

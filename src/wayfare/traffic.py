@@ -27,9 +27,9 @@ _SHOWN = 12  # tensors of a message that the terminal lists; JSON has all
 _TRIED = 3  # devices that may turn out to have nothing to train on
 
 _MODEL = (
-    "The weights after training here. Less those that came, they are a sum of gradients over this device's own samples:"
-    " whoever sees one device's weights can guess which classes it has and whether a given sample was among them, and"
-    " if there were few samples and steps can rebuild pictures roughly."
+    "The weights after training here. Minus those it received, they are a sum of gradients over this device's own"
+    " samples: whoever sees them can guess which classes the device has and whether a given sample was among them, and"
+    " can roughly reconstruct pictures if there were few samples and steps."
 )
 _LIKENESS = (
     "One mean feature vector per class: what this device's samples of a class look like to the network on average;"
@@ -37,7 +37,7 @@ _LIKENESS = (
 )
 _SECTIONS = {
     "model": _MODEL,
-    "control": "A mean of this device's gradients over its steps. It tells what the weights tell.",
+    "control": "A mean of this device's gradients over its steps. It reveals what the weights reveal.",
     "prototypes": _LIKENESS,
     "counts": "How many samples of each class this device has, exactly.",
 }
@@ -48,18 +48,20 @@ _PARTS = {  # of a model, by a part of a weight's name
     "whitening": "What this device's photographs look like to the network on average, and how they differ, mixed one to"
     " nine with what it received: of a device with few photographs, their likeness.",
 }
-_OTHER_SECTION = "Computed from this device's samples by a strategy that does not say what it is: take it for telling."
+_OTHER_SECTION = (
+    "Computed from this device's samples by a strategy that does not say what it is: assume that it reveals them."
+)
 _VALUES = {
-    "n": "how many samples the device trained or was judged on",
-    "steps": "how many training steps it made; with n, how fast it is and how it is set",
-    "loss": "how well the model fits its samples: a low one says that they are common ones, or learnt by heart",
+    "n": "how many samples the device trained or evaluated on",
+    "steps": "how many training steps it made; with n, this shows how fast it is and how it is configured",
+    "loss": "how well the model fits its samples: a low loss means that they are common, or memorised",
     "classes": "how many classes its samples have",
     "guided": "how many of its pairs went through the model that it received",
-    "round": "which round it answers: nothing about the device",
-    "cold": "whether it had forgotten: a new device, or one that was set up anew",
+    "round": "the round it answers: nothing about the device",
+    "cold": "whether it had no memory of earlier rounds: a new device, or one that was reset",
     "kept": "whether it remembers something for the next round",
 }
-_METRIC = "how good the model is on samples that the device keeps from training: how hard its surroundings are"
+_METRIC = "how good the model is on samples that the device holds out: how difficult its data are"
 _OTHER_VALUE = "a figure that the strategy adds: see its documentation"
 _STAYS = (
     "photographs, texts, what each of them shows, the names and places of files",
@@ -100,7 +102,7 @@ def _messages(experiment: Experiment, bench: Bench) -> list[dict[str, Any]]:
     found.append(_described("to the server", "each round in which it takes part", reply))
     if settings.every and settings.clients and settings.holdout > 0:
         judged = _done(bench, "evaluate", device, strategy.send(state, device), split="holdout")
-        found.append(_described("to the server", "each time it is among those that judge the model", judged))
+        found.append(_described("to the server", "each time it evaluates the model", judged))
     return found
 
 
@@ -115,7 +117,9 @@ def _rehearsed(bench: Bench, state: Bundle) -> tuple[str, Bundle]:
             return device, _done(bench, "train", device, bench.strategy.send(state, device), iterations=1)
         except DeviceError as error:
             reasons.append(str(error))
-    raise ConfigError(f"what leaves a device cannot be shown, because none that was tried could train: {reasons[-1]}")
+    raise ConfigError(
+        f"what leaves a device cannot be shown, because no device that was tried could train: {reasons[-1]}"
+    )
 
 
 def _done(bench: Bench, program: str, device: str, told: Bundle, **more: Value) -> Bundle:

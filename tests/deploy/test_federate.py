@@ -9,6 +9,7 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from importlib.util import find_spec
@@ -467,6 +468,49 @@ def test_a_node_takes_no_other_app(invitation, tmp_path, monkeypatch):
             client.GetFab(GetFabRequest())
     assert "refused: the server sent an app" in (tmp_path / "home/node.log").read_text()
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in (tmp_path / "home").glob("*.key"))
+
+
+@needs_flower
+def test_two_nodes_do_not_share_a_home(invitation, tmp_path):
+    """The second would overwrite the first one's keys and memories."""
+    from wayfare.deploy.invite import read_invite
+    from wayfare.deploy.node import Node
+
+    (tmp_path / "photos").mkdir()
+    node = Node(read_invite(invitation / "anna.invite"), tmp_path / "photos", tmp_path / "home", "off")
+    with (
+        node.running(notify=lambda text: None),
+        pytest.raises(StoreError, match=f"home is in use by process {os.getpid()}"),
+        node.running(),
+    ):
+        pass
+    with node.running(notify=lambda text: None):  # it was released
+        pass
+
+
+def test_a_node_says_when_its_server_cannot_be_reached_and_when_it_can_again(tmp_path):
+    from wayfare.deploy.address import Address
+    from wayfare.deploy.relay import relay
+
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        address, told = Address("127.0.0.1", one.getsockname()[1]), []
+
+    def knock():
+        with socket.socket(socket.AF_UNIX) as line:
+            line.connect(str(tmp_path / "relay"))
+            line.settimeout(20)
+            return line.recv(1)
+
+    with relay(tmp_path / "relay", address, told.append):
+        assert knock() == knock() == b""
+        assert told == [f"cannot reach {address} (Connection refused): trying again until it answers"]
+        with socket.create_server((address.host, address.port)) as server:
+            thread = threading.Thread(target=lambda: server.accept()[0].close())
+            thread.start()
+            assert knock() == b""
+            thread.join()
+    assert told[1:] == [f"{address} answers again"]
 
 
 def test_in_the_sandbox_photographs_cannot_be_changed_and_nothing_is_reached(tmp_path):

@@ -263,7 +263,7 @@ def test_the_report_works_without_movie_and_checkpoint(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("events", "complaint"),
     [
-        ({"slot": 1, "taker": ["c0"], "giver": []}, "columns of its exchanges are of different lengths"),
+        ({"slot": 1, "taker": ["c0"], "giver": []}, "columns of its exchanges differ in length"),
         ({"slot": 1, "contacts": "many"}, "'contacts': expected a number"),
         (["slot"], "field 'events': expected an object"),
         (
@@ -301,7 +301,7 @@ def test_another_file_is_not_a_movie(tmp_path: Path) -> None:
     for bundle, complaint in (
         (Bundle({"model": {}}), "not the movie of a tour"),
         (Bundle({}, good.values), "expected positions, slots, stationary, targets"),
-        (Bundle(good.tensors, good.values | {"ids": '["c0"]'}), "different lengths"),
+        (Bundle(good.tensors, good.values | {"ids": '["c0"]'}), "differ in length"),
         (Bundle(good.tensors, good.values | {"step": "long"}), "could not convert"),
     ):
         file.write_bytes(bundle.pack())
@@ -342,7 +342,7 @@ def test_the_matrix_of_the_busiest_is_the_mean_gain(tmp_path: Path) -> None:
     assert figure.spec["layout"]["yaxis"]["ticktext"] == ["c0", "c1", "s0"]
     assert figure.spec["layout"]["xaxis"]["ticktext"] == ["c0", "c1"]
     np.testing.assert_allclose(trace["z"], [[np.nan, -0.1], [0.3, np.nan], [0.05, np.nan]], atol=1e-9)
-    assert trace["text"][1][0] == "c1 gave c0 1 models, +30.0 points each"
+    assert trace["text"][1][0] == "c1 sent c0 1 models, +30.0 points each"
 
 
 def test_the_forecast_knows_harm(tmp_path: Path) -> None:

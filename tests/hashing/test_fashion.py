@@ -309,7 +309,7 @@ def test_known_shapes_need_no_levels(tmp_path: Path, monkeypatch: pytest.MonkeyP
     write(tmp_path)
     (tmp_path / "levels.json").unlink()
     with pytest.raises(
-        DataError, match=r"label.mat: 5 columns: how many of them are of the first level\? \(say levels"
+        DataError, match=r"label.mat: 5 columns: how many belong to the first level\? \(say levels"
     ):
         fashion.load(tmp_path)
     assert fashion.load(tmp_path, levels=(2, 3)).levels == (2, 3)

@@ -252,7 +252,7 @@ def test_settings_that_cannot_be(make: Any, message: str) -> None:
         (Random(1), [0.5], "one row of class numbers"),
         (Random(1), [-1, 0], "one row of class numbers"),
         (Shards(2, 3), [0, 1, 0, 1], "only 2 classes occur; lower classes_per_client to 2"),
-        (Shards(2, 1), [0, 1, 2], "leave 1 of 3 classes to nobody"),
+        (Shards(2, 1), [0, 1, 2], "leave 1 of 3 classes without clients"),
         (Shards(3, 2), [0, 0, 0, 1], "too small to give every client a sample of 2"),
         (Dirichlet(3, 1.0, min_size=2), [0] * 5, "need 6, there are 5"),
         (Dirichlet(50, 0.001, "label"), [0, 1] * 50, "raise alpha, lower clients or min_size"),

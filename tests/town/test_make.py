@@ -118,7 +118,7 @@ def test_one_waits_while_another_makes_it(town, tmp_path):
                 time.sleep(0.01)
             assert not waiting.done()
         waiting.result()
-    assert told[0] == "another process makes this town"
+    assert told[0] == "another process is making this town"
     assert content(folder) == content(town)
 
 
@@ -130,7 +130,7 @@ def test_a_whole_town_is_left_alone(town):
 
 
 def test_another_town_is_not_overwritten(town, tmp_path):
-    with pytest.raises(DataError, match=r"another town is here: seed 0 instead of 5.*choose another folder"):
+    with pytest.raises(DataError, match=r"this folder holds another town: seed 0 instead of 5.*choose another folder"):
         make(town, Spec("tiny", seed=5))
     (tmp_path / "photo.jpg").write_text("mine")
     with pytest.raises(DataError, match="not empty, and not an unfinished town"):

@@ -19,6 +19,7 @@ from subprocess import Popen
 from typing import Any, Literal
 
 from wayfare.core.errors import ConfigError
+from wayfare.core.locks import folder_held
 from wayfare.deploy import sandbox
 from wayfare.deploy.address import Address
 from wayfare.deploy.flower_tools import environment, module, program, started
@@ -88,6 +89,11 @@ class Node:
     @contextmanager
     def running(self, log: Path | None = None, notify: Callable[[str], None] = print) -> Iterator[Start]:
         """Keep what a node needs beside Flower's program; gives what starts that program."""
+        self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with folder_held(self.home):  # two nodes there would exchange keys and memories
+            yield from self._running(log or self.home / "flower.log", notify)
+
+    def _running(self, log: Path, notify: Callable[[str], None]) -> Iterator[Start]:
         self.settle()
         fenced, cache = confined(self.sandbox, notify), cache_dir().absolute()
         cache.mkdir(parents=True, exist_ok=True)
@@ -100,8 +106,8 @@ class Node:
                 kept = ["--read-only", str(self.photos.absolute())]
                 command = [sys.executable, "-IS", sandbox.__file__, *free, *kept, "--", *command]
             env = environment(self.home / "flower", TMPDIR=folder, WAYFARE_CACHE=str(cache))
-            with relay(place / "relay", self.server or Address.read(self.invite.server)):
-                yield lambda: started(command, env, log or self.home / "flower.log", cwd=self.home)
+            with relay(place / "relay", self.server or Address.read(self.invite.server), notify):
+                yield lambda: started(command, env, log, cwd=self.home)
 
     def join(self, notify: Callable[[str], None] = print) -> int:
         """Take part until interrupted, or refused for some time; returns the program's exit status.

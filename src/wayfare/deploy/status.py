@@ -60,7 +60,7 @@ def _nodes(file: Path) -> list[dict[str, Any]]:
     try:
         rows = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        raise StoreError(f"{file}: cannot be read: {error}. The server writes it anew when it is started") from error
+        raise StoreError(f"{file}: cannot be read: {error}. The server writes it again when it starts") from error
     if not isinstance(rows, list) or not all(isinstance(row, dict) and row.keys() >= _NODE for row in rows):
         raise StoreError(f"{file}: expected a list of nodes, each with {', '.join(sorted(_NODE))}")
     return rows

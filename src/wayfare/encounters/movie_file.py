@@ -50,7 +50,7 @@ class Movie:
             raise StoreError(f"{file}: not the movie of a tour: expected {', '.join(_PARTS)}, found {', '.join(parts)}")
         shapes = parts["positions"].shape, parts["stationary"].shape, parts["targets"].shape[:1]
         if shapes != ((len(parts["slots"]), len(ids), 2), (len(ids),), (len(ids),)):
-            raise StoreError(f"{file}: not the movie of a tour: its parts are of different lengths")
+            raise StoreError(f"{file}: not the movie of a tour: its parts differ in length")
         step, slot, start, length = numbers.values()
         places, frames, stationary, targets = (parts[name] for name in _PARTS)
         return cls(

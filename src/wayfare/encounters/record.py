@@ -172,7 +172,7 @@ def _exchanges(played: Sequence[tuple[Mapping[str, Any], str]], number: Mapping[
         parts = {name: line["events"].get(name) or [] for name in _COLUMNS}
         count = len(parts["taker"]) if isinstance(parts["taker"], list) else -1
         if any(not isinstance(part, list) or len(part) != count for part in parts.values()):
-            raise StoreError(f"{where}: field 'events': the columns of its exchanges are of different lengths")
+            raise StoreError(f"{where}: field 'events': the columns of its exchanges differ in length")
         for name in ("taker", "giver"):
             for id in parts[name]:
                 if str(id) not in number:

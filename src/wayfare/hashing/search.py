@@ -109,7 +109,9 @@ class SearchIndex:
         self._lexicons: dict[View, Lexicon] = {}
         self._vocabularies: dict[View, dict[str, int]] = {}
         if len({codes.facts.model for codes in self.codes.values()}) > 1:
-            raise StoreError(f"{self.folder}: its photos and its texts are of two models: make the index again")
+            raise StoreError(
+                f"{self.folder}: photos and texts were indexed with different models: make the index again"
+            )
 
     @cached_property
     def model(self) -> HashModel:

@@ -28,7 +28,7 @@ class Joined(Partition):
                 f"partition: expected one size per name, found {len(self.names)} names and {len(self.sizes)} sizes"
             )
         if len(set(self.names)) != len(self.names):
-            raise ConfigError("partition: two devices have the same name: start one of them with another --as")
+            raise ConfigError("partition: two devices have the same name: invite one of them under another name")
         if min(self.sizes) < 1:
             raise ConfigError(f"partition: {self.names[self.sizes.index(min(self.sizes))]!r} has no samples")
 

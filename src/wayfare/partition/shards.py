@@ -47,7 +47,9 @@ class Shards(Partition):
         if p > n:
             raise ConfigError(f"{what}: only {n} classes occur; lower classes_per_client to {n} or less")
         if slots < n:
-            raise ConfigError(f"{what} leave {n - slots} of {n} classes to nobody; their product must be at least {n}")
+            raise ConfigError(
+                f"{what} leave {n - slots} of {n} classes without clients; the product must be at least {n}"
+            )
         if np.minimum(supply, self.clients).sum() < slots:
             raise ConfigError(
                 f"{what}: the classes are too small to give every client a sample of {p} of them "

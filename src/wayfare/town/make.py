@@ -217,10 +217,11 @@ def _claim(folder: Path, spec: Spec) -> dict[str, Any] | None:
             try:
                 found = json.loads(file.read_text())
             except ValueError as error:
-                raise DataError(f"not a town's description: {error}", file, remedy="delete the folder") from error
+                raise DataError(f"not the description of a town: {error}", file, remedy="delete the folder") from error
             if found.get("spec") != wanted:
                 remedy = "choose another folder, or delete this one"
-                raise DataError(f"another town is here: {_differences(found.get('spec'), wanted)}", file, remedy=remedy)
+                differences = _differences(found.get("spec"), wanted)
+                raise DataError(f"this folder holds another town: {differences}", file, remedy=remedy)
             if file.name == "town.json":
                 shutil.rmtree(folder / ".town", ignore_errors=True)  # it was stopped just before this
                 return cast(dict[str, Any], found)
@@ -241,14 +242,14 @@ def _held(folder: Path, progress: Progress) -> Iterator[None]:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                progress("another process makes this town", 0, 1)
+                progress("another process is making this town", 0, 1)
                 fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def _differences(found: Any, wanted: dict[str, Any]) -> str:
     if not isinstance(found, dict):
-        return "its description is damaged"
+        return "the town's description is damaged"
     return ", ".join(
         f"{key} {found.get(key)!r} instead of {wanted[key]!r}" for key in wanted if found.get(key) != wanted[key]
     )
@@ -304,7 +305,8 @@ def _photograph(folder: Path, town: Town, workers: int, progress: Progress) -> N
             left -= count
             progress("photographing", total - max(left, 0), total)
     if not all(_record(folder / ".town", chunk).exists() for chunk in todo):
-        raise DataError("a process that made photographs was killed", folder, remedy="run the same command to continue")
+        remedy = "run the same command to continue"
+        raise DataError("a process that was making photographs was killed", folder, remedy=remedy)
 
 
 @contextlib.contextmanager

@@ -83,7 +83,7 @@ class Simulation:
     def check(self) -> None:
         """Raise if the simulation has ended by itself."""
         if self._over.is_set():
-            raise WayfareError(f"Flower's simulation ended: {self._error or 'nobody knows why'}") from self._error
+            raise WayfareError(f"Flower's simulation ended: {self._error or 'no reason given'}") from self._error
 
     def begin(self) -> str:
         """A folder for one call: workers leave their process numbers there, and refuse to work when it is gone."""

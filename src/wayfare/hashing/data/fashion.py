@@ -186,7 +186,7 @@ def _is_count(value: object) -> bool:
 def _levels(levels: Any, columns: int, file: Path) -> tuple[int, int]:
     if levels is None:
         remedy = 'say levels=(first, second), or write {"levels": [first, second]} to levels.json beside it'
-        raise DataError(f"{columns} columns: how many of them are of the first level?", file, remedy=remedy)
+        raise DataError(f"{columns} columns: how many belong to the first level?", file, remedy=remedy)
     first, second = levels
     if min(first, second) < 1 or first + second != columns:
         raise DataError(f"{columns} columns, expected {first} + {second}", file, remedy="give the right levels")
