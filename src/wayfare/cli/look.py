@@ -24,7 +24,6 @@ from wayfare.pages.record import Record, find_runs
 from wayfare.pages.semantic_split import semantic_tables
 from wayfare.pages.tables import compare_table, partition_table, places_tables, run_table, runs_table
 from wayfare.papers.files import recipe_path, recipes
-from wayfare.partition.column import as_csv
 from wayfare.report import write_report
 
 
@@ -141,6 +140,8 @@ def split(
         shown += semantic_tables(summary["semantics"])
     if save is not None:
         if save.suffix.lower() == ".csv":
+            from wayfare.partition.column import as_csv
+
             files = experiment.task.source("files") if "files" in experiment.task.sources else None
             disk.write(save, as_csv(drawn, files))
         else:
