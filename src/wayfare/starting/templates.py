@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wayfare.attributes.data import celeba
 from wayfare.core.errors import ConfigError, WayfareError
 from wayfare.experiment import Experiment
 from wayfare.partition.column import FOLDER
@@ -236,12 +237,14 @@ def _scenes(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
 
 
 def _attributes(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
+    table = celeba.load(inspected.path)
+    target = min(table.names, key=lambda name: (name != "Smiling", abs(float(table.column(name).mean()) - 0.5)))
     for model, why in (("cnn", "sees pictures"), ("table", "there are no pictures: it sees the other attributes")):
         yield {
             **_server(20, choices),
             "data": _data(inspected),
             "model": [Entry("name", model, why)],
-            "task": [Entry("name", "attributes"), Entry("target", "Smiling", "the attribute to be learnt")],
+            "task": [Entry("name", "attributes"), Entry("target", target, "the attribute to be learnt")],
             "partition": [Entry("name", "random"), Entry("clients", choices.clients or _CLIENTS)],
             "training": [Entry("batch_size", 32), Entry("optimizer", "adam"), Entry("lr", 1e-3)],
             "evaluation": [Entry("every", 5), Entry("holdout", 0.0)],
