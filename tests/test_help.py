@@ -71,7 +71,7 @@ def test_alone_it_says_what_to_do_first(capsys):
     assert status in (0, 2)
     first = text[text.index("Start here:") : text.index("Options")]
     lines = [re.split(r"\s{2,}", line.strip())[0] for line in first.splitlines() if "wayfare" in line]
-    assert lines[:2] == ["wayfare demo", "wayfare run quickstart"]
+    assert lines[:3] == ["wayfare demo", "wayfare init DIR", "wayfare run quickstart"]
     for line in lines[:3]:
         parsed(lines_of(line)[0])
 

@@ -40,6 +40,7 @@ from wayfare.strategies.fedavg import FedAvg
 from wayfare.topologies.server import Server
 
 SECTIONS = (*COMPONENTS, "training", "evaluation", "policy")
+_LOOKED_AT = 5000  # clients, to see who can train
 _PLAIN = ("name", "seed", "rounds", "device")
 
 
@@ -171,6 +172,23 @@ class Experiment:
         if wanted and labels is not None and isinstance(split, Split):
             return by_main_class(split, labels, self.task.classes)  # the data brings no other groups
         return split
+
+    def able(self, split: Population) -> tuple[Population, dict[str, str]]:
+        """The clients of a split that can train, and why each of the others never can.
+
+        Of very many clients none is looked at; and if not one could train, all stay, so that the run says why.
+        """
+        if self.strategy.pooled or self.topology.meets or len(split) > _LOOKED_AT or not isinstance(split, Split):
+            return split, {}
+        if split.provenance.get("rule") == "joined":  # its samples are on the devices
+            return split, {}
+        clients = self.clients(split)
+        ids = [split.id(place) for place in range(len(split))]
+        reasons = {id: self.task.cannot_train(clients.client(id).train) for id in ids}
+        unable = {id: why for id, why in reasons.items() if why}
+        if not unable or len(unable) == len(ids):
+            return split, {}
+        return split.select([place for place, id in enumerate(ids) if id not in unable]), unable
 
     def reserved(self) -> np.ndarray:
         """Samples of the pool that the topology keeps for itself (public pictures, say): no client gets them."""

@@ -123,7 +123,11 @@ def _tiles(record: Record) -> list[tuple[str, str, str]]:
     value = number(record.final(metric)) if metric else NOTHING
     return [
         (metric or "metric", value, "final" if record.finished else "so far"),
-        ("rounds", number(record.done), f"of {number(record.total)}" if record.total is not None else "committed"),
+        (
+            "slots" if record.is_tour else "rounds",
+            number(record.done),
+            f"of {number(record.total)}" if record.total is not None else "committed",
+        ),
         ("sent", human_bytes(record.travelled), _ways(record)),
         ("time", human_seconds(record.seconds), _per_round(record)),
         ("refused", number(len(record.refused)), "replies"),

@@ -268,7 +268,7 @@ class _Run:
         """The files that describe the run; each can be made again, so a crash between them costs nothing."""
         experiment, store = self.experiment, self.store
         is_dealt = bool(store.lines) and (store.folder / "partition.safetensors").exists()
-        split = self._stored_split() if is_dealt else experiment.split()
+        split = self._stored_split() if is_dealt else self._able(experiment.split())
         self.clients: Clients = experiment.clients(split)
         experiment.topology.check(len(self.clients.population))
         everything = experiment.topology.length(len(self.clients.population))
@@ -285,6 +285,15 @@ class _Run:
         if store.read_json(manifest.FILE) != self.comparison.manifest:
             store.write(manifest.FILE, self.comparison.manifest)
         store.write("environment.json", environment(experiment, machine))
+
+    def _able(self, split: Population) -> Population:
+        """The clients that can train; the others are named once, not refused in every round."""
+        able, unable = self.experiment.able(split)
+        if unable:
+            first, why = next(iter(unable.items()))
+            more = f", and {len(unable) - 1} more" if len(unable) > 1 else ""
+            self._warn(f"{len(unable)} of {len(split)} clients can never train and take no part: {first}{more}: {why}")
+        return able
 
     def _warn(self, text: str) -> None:
         self.listen("warning", {"text": text})
@@ -481,6 +490,7 @@ class _Run:
         else:
             model, sha = self._final_model(store.state(lines[-1]), chosen)
         store.write("model.safetensors", model)
+        doubts = self._doubts(_newest([line for line in lines if line["round"] <= chosen]))
         bundle = Bundle.unpack(model)
         summary = {
             "run": str(store.folder),
@@ -496,7 +506,7 @@ class _Run:
             "cold": sum(len(line["cold"]) for line in lines),
             "void": sum(line["void"] for line in lines),
             "protocol": self.experiment.task.protocol,
-            "warnings": [*self.experiment.task.warnings, *_warnings(lines)],
+            "warnings": [*self.experiment.task.warnings, *_warnings(lines), *doubts],
             "skipped_files": self.experiment.task.skipped,
         }
         if self.experiment.aggregation.private:
@@ -507,6 +517,17 @@ class _Run:
                 self._warn(spent)
         store.write("summary.json", summary)
         return Run(summary)
+
+    def _doubts(self, metrics: dict[str, float]) -> list[str]:
+        """What speaks against what came out: a model no better than chance, devices that exchanged nothing."""
+        lines = self.store.lines
+        about_task = (
+            "" if self.experiment.strategy.personal else self.experiment.task.doubt(metrics, lines[0]["metrics"])
+        )
+        found = about_task, self.experiment.topology.doubt(lines)
+        for text in filter(None, found):
+            self._warn(text)
+        return [text for text in found if text]
 
     def _final_model(self, state: Bundle, round: int) -> tuple[bytes, str]:
         """The model to use, and a digest of all models if there are several."""

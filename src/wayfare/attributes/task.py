@@ -32,6 +32,7 @@ _DATA = {
     "celeba": "wayfare.attributes.data.celeba:CelebA",
     "synthetic": "wayfare.attributes.data.synthetic:SyntheticFaces",
 }
+_CHANCE = 0.52  # balanced accuracy up to which nothing has been learnt
 _MODELS = {"cnn": "wayfare.attributes.models:FaceCnn", "table": "wayfare.attributes.models:TablePerceptron"}
 
 
@@ -158,6 +159,12 @@ class Attributes(Task):
     def metrics(self) -> Mapping[str, Kind]:
         shares = ("accuracy", "balanced_accuracy", "more_frequent_answer")
         return {**dict.fromkeys(shares, SHARE), "loss": LOSS}
+
+    def doubt(self, now: dict[str, float], start: dict[str, float]) -> str:
+        reached = now.get("test/balanced_accuracy")
+        if reached is None or reached > _CHANCE:
+            return ""
+        return f"no better than chance: balanced accuracy {reached:.3f}, and guessing has 0.5. Train longer"
 
     @torch.no_grad()
     def evaluate(self, net: nn.Module, samples: np.ndarray | None) -> dict[str, float]:

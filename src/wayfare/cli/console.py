@@ -209,7 +209,7 @@ class Watch:
             text += self.left.text if self.several else ""
             if self.rounds > _MANY and line["round"] % (self.rounds // 20) and not line["metrics"]:
                 return
-            place = f"round {line['round']}/{self.rounds}"
+            place = f"{'slot' if line.get('events') else 'round'} {line['round']}/{self.rounds}"
             err.print(f"{place}  {text}  {line['seconds']:.2f} s", soft_wrap=True, highlight=False)
         else:
             self.progress.update(self.task, completed=line["round"], description=text, end=self.left.end_time)

@@ -26,7 +26,7 @@ EXAMPLES = {
     "init": ["wayfare init my-photos", "wayfare init my-photos --by photographer --out mine.toml"],
     "run": [
         "wayfare run quickstart",
-        "wayfare run my-photos",
+        "wayfare run quickstart --baselines",
         "wayfare run quickstart --set strategy.name=scaffold --seeds 3",
         "wayfare run my.toml --rounds 50 --out runs/mine",
     ],

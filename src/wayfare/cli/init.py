@@ -62,7 +62,8 @@ def init(
     if recipe.exists() and not force:
         raise ConfigError(f"{recipe} is there already: run it with `wayfare run {recipe}`, or replace it with --force")
     made = make_recipe(data, recipe, Choices(task, by, clients, rounds, pictures), layout, asks=not json)
-    answer(made, json, f"recipe: {recipe}", f"page: {made['page']}", made["estimate"], f"Next: wayfare run {recipe}")
+    shown = f"recipe: {recipe}", f"page: {made['page']}", made["estimate"], f"Next: wayfare run {recipe}"
+    answer(made, json, *shown)
 
 
 def make_recipe(data: Path, recipe: Path, choices: Choices, layout: str = "", asks: bool = True) -> dict[str, Any]:

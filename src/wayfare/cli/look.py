@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.table import Table
 
 from wayfare.cli.console import AllowCode, Json, Recipe, Settings, answer, err, foreign, list_notes, parse_settings
@@ -23,7 +24,6 @@ from wayfare.pages.record import Record, find_runs
 from wayfare.pages.semantic_split import semantic_tables
 from wayfare.pages.tables import compare_table, partition_table, places_tables, run_table, runs_table
 from wayfare.papers.files import recipe_path, recipes
-from wayfare.partition.column import as_csv
 from wayfare.report import write_report
 
 
@@ -97,9 +97,11 @@ def list_(
     elif what is Things.recipes:
         found = recipes()
         about = {name: {"path": str(path), "about": _about(path)} for name, path in found.items()}
-        table = Table("recipe", "about", "path", title="recipes")
+        table = Table(title="recipes", box=box.SIMPLE_HEAD, pad_edge=False)
+        table.add_column("recipe", no_wrap=True)
+        table.add_column("about", overflow="fold")
         for name, recipe in about.items():
-            table.add_row(*map(foreign, (name, recipe["about"], recipe["path"])))
+            table.add_row(foreign(name), foreign(" ".join(recipe["about"].split())))
         answer({"recipes": about}, json, table)
     else:
         kind = {"strategies": "strategy", "topologies": "topology"}.get(what.value, what.value.rstrip("s"))
@@ -131,6 +133,10 @@ def split(
     with err.status("reading and dividing the data"):
         drawn = experiment.split()
     summary = summarise_split(drawn, experiment.task)
+    unable = experiment.able(drawn)[1]
+    if unable:
+        summary["cannot_train"] = unable
+        list_notes([f"{id} can never train, and takes no part in a run: {why}" for id, why in unable.items()])
     owners = summary["provenance"].get("owners", [])
     if owners:
         list_notes([f"{drawn.id(at)}: {owner}, {drawn.size(at)} samples" for at, owner in enumerate(owners)])
@@ -139,6 +145,8 @@ def split(
         shown += semantic_tables(summary["semantics"])
     if save is not None:
         if save.suffix.lower() == ".csv":
+            from wayfare.partition.column import as_csv
+
             files = experiment.task.source("files") if "files" in experiment.task.sources else None
             disk.write(save, as_csv(drawn, files))
         elif not experiment.task.save_split(drawn, save):

@@ -62,6 +62,10 @@ def run(
     rounds: Annotated[int | None, typer.Option(help="Number of rounds, instead of the recipe's.")] = None,
     seed: Annotated[int | None, typer.Option(help="Random seed, instead of the recipe's.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Run this many times, with seeds counting up from the first.")] = 1,
+    baselines: Annotated[
+        bool,
+        typer.Option("--baselines", help="Also run what it is measured against: untrained, clients alone, all pooled."),
+    ] = False,
     set_: Settings = None,
     track: Track = None,
     allow_code: AllowCode = None,
@@ -83,6 +87,9 @@ def run(
 
         experiment = Experiment.read(path, changes)
         folder = out or fresh_folder(experiment.name)
+        if baselines:
+            _beside_baselines(experiment, folder, machine, track, json=json, seeds=seeds)
+            return
         if seeds == 1:
             summary = _one(experiment, folder, machine, track)
         else:
@@ -95,6 +102,25 @@ def run(
     comparison = compare([folder])
     page = write_page(comparison, folder / "compare.html")
     answer(over_seeds(folder, summaries), json, compare_table(comparison), f"page: {page}")
+
+
+def _beside_baselines(
+    experiment: Experiment, folder: Path, machine: Any, track: list[str] | None, *, json: bool, seeds: int
+) -> None:
+    """The run and what it is measured against, each in a folder of its own, and one page of all."""
+    from wayfare.baselines import UNTRAINED, with_baselines, write_untrained
+    from wayfare.runner import run_all
+
+    if seeds != 1:
+        raise ConfigError("--baselines and --seeds do not go together: `wayfare reproduce` runs both")
+    plan = with_baselines(experiment)
+    with interruptible("the same command again with --out"), watching() as progress:
+        summaries = run_all(plan, folder, machine, track=trackers_of(track), listen=WatchAll(progress))
+    comparison = compare([write_untrained(folder), *(folder / name for name in plan)])
+    page = write_page(comparison, folder / "compare.html")
+    found = {UNTRAINED: dict(comparison.groups[0].records[0].final_metrics)}
+    found |= {name: summary.metrics for name, summary in zip(plan, summaries)}
+    answer({"run": str(folder), "page": str(page), "metrics": found}, json, compare_table(comparison), f"page: {page}")
 
 
 def _recipe_of(data: Path) -> Path:

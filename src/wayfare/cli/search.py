@@ -17,6 +17,7 @@ from wayfare.pages.tables import human_seconds, number, plain
 if TYPE_CHECKING:
     from wayfare.hashing.search import Query, SearchAnswer, Searched, SearchIndex, View
 
+_LINE = 44  # characters of a text in a table 80 wide; --full has all
 _MOST_IN_DETAIL = 5  # queries of which every result is listed
 
 
@@ -35,6 +36,7 @@ def search(
     page: Annotated[
         Path | None, typer.Option("--page", "--out", "-o", help="Also write a page with thumbnails.")
     ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Print whole texts, not only their first line.")] = False,
     allow_code: AllowCode = None,
     json: Json = False,
 ) -> None:
@@ -54,7 +56,7 @@ def search(
         "answers": [as_table(each) for each in found.answers],
         "refused": [{"query": item.file, "reason": item.reason} for item in found.refused], "seconds": found.seconds,
     }  # fmt: skip
-    shown = [] if json else list(_tables(opened, found))
+    shown = [] if json else list(_tables(opened, found, None if full else _LINE))
     if page is not None and found.answers:
         from wayfare.hashing.page_data import write_page
 
@@ -107,7 +109,7 @@ def _say(found: Searched) -> None:
     list_notes(lines)
 
 
-def _tables(opened: SearchIndex, found: Searched) -> Iterable[Any]:
+def _tables(opened: SearchIndex, found: Searched, most: int | None) -> Iterable[Any]:
     if not found.answers:
         return
     if len(found.answers) > _MOST_IN_DETAIL:
@@ -117,17 +119,17 @@ def _tables(opened: SearchIndex, found: Searched) -> Iterable[Any]:
         table.add_column("bits", justify="right")
         for each in found.answers:
             first = each.hits[0]
-            table.add_row(*(Text(plain(cell)) for cell in (each.query.title, _label(first), first.distance)))
+            table.add_row(*(Text(plain(cell)) for cell in (each.query.title, cut(_label(first), most), first.distance)))
         yield table
     else:
         for each in found.answers:
-            yield _results(opened, each)
+            yield _results(opened, each, most)
     count = len(found.answers)
     spent = ", ".join(f"{name} {human_seconds(seconds / count)}" for name, seconds in found.seconds.items())
     yield Text(f"{spent}{' for each query' if count > 1 else ''}")
 
 
-def _results(opened: SearchIndex, each: SearchAnswer) -> Table:
+def _results(opened: SearchIndex, each: SearchAnswer, most: int | None) -> Table:
     table = plain_table(f"{each.query.title}: {each.find} of {number(opened.counts()[each.find])}")
     table.add_column("", justify="right")
     table.add_column("bits", justify="right")
@@ -135,10 +137,19 @@ def _results(opened: SearchIndex, each: SearchAnswer) -> Table:
     table.add_column("photo" if each.find == "photos" else "text", overflow="fold")
     table.add_column("text" if each.find == "photos" else "photo", overflow="fold")
     for rank, hit in enumerate(each.hits, start=1):
-        file, text = (hit.files[0].name if hit.files else hit.name), " · ".join(hit.texts)
-        cells = (file, text) if each.find == "photos" else (text or hit.name, file if hit.files else "")
+        file, text = (hit.files[0].name if hit.files else hit.name), cut(" · ".join(hit.texts), most)
+        cells = (file, text) if each.find == "photos" else (text or cut(hit.name, most), file if hit.files else "")
         table.add_row(*(Text(plain(cell)) for cell in (rank, hit.distance, f"{hit.score:.3f}", *cells)))
     return table
+
+
+def cut(text: str, most: int | None) -> str:
+    """The first line of a text, and of that no more than fits a line of the terminal; None: all of it."""
+    if most is None:
+        return text
+    first = text.strip().partition("\n")[0]
+    short = first if len(first) <= most else first[: most - 1].rstrip()
+    return short if short == text.strip() else f"{short}…"
 
 
 def _label(hit: Any) -> str:

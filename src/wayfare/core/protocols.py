@@ -195,6 +195,10 @@ class Task:
         """One local pass. A generator, so that mining or alternating phases can sit between its yields."""
         raise NotImplementedError
 
+    def cannot_train(self, samples: np.ndarray) -> str:
+        """Why a client that has these samples of the pool can never train; "" if it can."""
+        return "" if len(samples) else "it holds nothing to train on"
+
     def forward(self, net: nn.Module, batch: Batch) -> Output:
         raise NotImplementedError
 
@@ -262,6 +266,13 @@ class Task:
 
     def alarm(self, now: dict[str, float], start: dict[str, float]) -> str:
         """What to tell the user of a run whose metrics were `start` before training; "" if nothing."""
+        return ""
+
+    def doubt(self, now: dict[str, float], start: dict[str, float]) -> str:
+        """What to tell the user at the end of a run that has learnt nothing, as "no better than chance"; "" if it has.
+
+        `now` are the metrics of the model, `start` those before training; both are called `test/accuracy` and so on.
+        """
         return ""
 
     def tally(self, net: nn.Module, samples: np.ndarray | None, limit: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -423,6 +434,10 @@ class Topology:
     def length(self, clients: int) -> int | None:
         """All the rounds there are, where that is known; `rounds = 0` then takes all of them."""
         return None
+
+    def doubt(self, lines: Sequence[Mapping[str, Any]]) -> str:
+        """What to tell the user of a run in which nothing was exchanged; `lines` are those of its rounds."""
+        return ""
 
     def start(self, federation: Federation, state: Bundle) -> Bundle:
         """The topology's own state around the strategy's."""

@@ -71,7 +71,8 @@ def gather(
             heard.add(node)
             problem = _problem(info, classes, found, wanted)
             if problem:
-                listen("warning", {"text": f"node {node} does not take part: {problem}"})
+                who = repr(info.name) if isinstance(info, NodeInfo) else node
+                listen("warning", {"text": f"node {who} does not take part: {problem}"})
             elif isinstance(info, NodeInfo):
                 found[info.name] = node, info
                 listen("node", {"name": info.name, "samples": info.samples, "found": len(found), "need": need})

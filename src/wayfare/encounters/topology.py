@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -130,6 +130,19 @@ class Encounters(Topology):
         if clients < len(moving):
             moving = np.sort(rng_for(seed, "cast").choice(moving, clients, replace=False))
         return everyone.select(np.concatenate([moving, still]))
+
+    def doubt(self, lines: Sequence[Mapping[str, Any]]) -> str:
+        events = [line["events"] for line in lines if line.get("events")]
+        met, cut = (sum(event.get(name, 0) for event in events) for name in ("met", "cut"))
+        if not events or any(event.get("taker") for event in events):
+            return ""
+        if not met:
+            return "no two devices met, so nothing was exchanged: a larger topology.radius, or more of the day?"
+        if cut:
+            why = f"{cut} exchanges did not fit into their meetings (topology.rate, topology.setup)"
+        else:
+            why = "the policy asked for none: it expects no gain, or its limit is 0 (compare exchange.name = 'always')"
+        return f"{met:,} meetings and no exchange: {why}"
 
     # ---- rounds
 

@@ -40,6 +40,7 @@ from wayfare.hashing.nets import VIEWS
 from wayfare.partition.semantics import Categories, Level
 
 _CUTOFFS = (1, 5, 10)
+_LEARNT = 0.02  # of the way from chance to 1 that a model must have gone to be better than chance
 _QUERY_EVERY = 5  # of a device's own pairs, every fifth is a query and the others are searched
 _DATA = {
     "sample": "wayfare.hashing.data.sample:SamplePairs",
@@ -311,6 +312,15 @@ class Hashing(Task):
     @property
     def metrics(self) -> Mapping[str, Kind]:
         return dict.fromkeys(("MAP i2t", "MAP t2i", "MAP", "random MAP", *(f"R@{k}" for k in _CUTOFFS)), SHARE)
+
+    def doubt(self, now: dict[str, float], start: dict[str, float]) -> str:
+        reached, chance = now.get("test/MAP"), now.get("test/random MAP")
+        if reached is None or chance is None or reached > chance + _LEARNT * (1 - chance):
+            return ""
+        return (
+            f"no better than chance: MAP {reached:.4f}, and an order at random has {chance:.4f}. Train longer, or with "
+            "another training.lr or base method"
+        )
 
     def evaluate(self, net: nn.Module, samples: np.ndarray | None) -> dict[str, float]:
         """MAP of queries against the retrieval set; of given samples, every fifth is a query for the others."""

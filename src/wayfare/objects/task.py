@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,7 +20,7 @@ from wayfare.core.values import LOSS, SHARE, Kind
 from wayfare.nets.frozen import Head
 from wayfare.objects.augment import PictureAugmentation, UnchangedPictures
 from wayfare.objects.data import ObjectData
-from wayfare.objects.loaded import POOL, LoadedObjects
+from wayfare.objects.loaded import POOL, TEST, LoadedObjects
 from wayfare.objects.models import ObjectModel
 from wayfare.objects.tally import count_right, count_right_of_heads
 
@@ -167,6 +168,19 @@ class Objects(Task):
             loss += float(cross_entropy(logits, labels, reduction="sum"))
             total += len(labels)
         return {"accuracy": right / max(total, 1), "loss": loss / max(total, 1)}
+
+    def doubt(self, now: dict[str, float], start: dict[str, float]) -> str:
+        reached, labels = now.get("test/accuracy"), self.loaded.parts[TEST].labels
+        if reached is None or not len(labels):
+            return ""
+        counts = np.bincount(labels, minlength=len(self.classes))
+        often, chance = self.classes[int(counts.argmax())], counts.max() / len(labels)
+        if reached > chance + 2 * math.sqrt(chance * (1 - chance) / len(labels)):
+            return ""
+        return (
+            f"no better than chance: {100 * reached:.1f} % of the test pictures, and to say {often!r} of each would be "
+            f"right for {100 * chance:.1f} %. Train longer, or with another training.lr or model"
+        )
 
     @torch.no_grad()
     def tally(self, net: nn.Module, samples: np.ndarray | None, limit: int = 0) -> tuple[np.ndarray, np.ndarray]:

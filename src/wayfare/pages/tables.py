@@ -134,8 +134,9 @@ def run_table(record: Record) -> Table:
         table.add_column(name, justify="right")
     for metric in record.metrics:
         table.add_row(*(_text(cell) for cell in result_row(record, metric)))
+    what = "slots" if record.is_tour else "rounds"
     table.caption = Text(
-        f"{rounds_done(record)} rounds in {human_seconds(record.seconds)} · {human_bytes(record.bytes_up)} up, "
+        f"{rounds_done(record)} {what} in {human_seconds(record.seconds)} · {human_bytes(record.bytes_up)} up, "
         f"{human_bytes(record.bytes_down)} down · {len(record.refused)} refused · {len(record.cold)} cold"
         + (f"\n{record.protocol}" if record.protocol else "")
     )

@@ -234,6 +234,17 @@ class Places(Task):
             if warming_up and not self._is_warming_up(net):
                 return  # from here on with hard negatives
 
+    def cannot_train(self, samples: np.ndarray) -> str:
+        rows = self.loaded.divided.pool[np.unique(samples)]
+        try:
+            if isinstance(self.mining, PlaceViews):
+                self.mining.client(self.loaded.divided.photos.take(rows))
+            else:
+                self.loaded.of_client(rows, self.mining).check_usable()
+        except WayfareError as error:
+            return str(error)
+        return super().cannot_train(samples)
+
     def _is_warming_up(self, net: Descriptor) -> bool:
         return self.warmup > 0 and float(net.age) < self.warmup
 
@@ -312,6 +323,15 @@ class Places(Task):
             if name in now and name in start:
                 return collapsed(now[name], start[name])
         return ""
+
+    def doubt(self, now: dict[str, float], start: dict[str, float]) -> str:
+        reached, before = now.get("test/R@1"), start.get("test/R@1")
+        if reached is None or before is None or reached >= before:
+            return ""
+        return (
+            f"training has not helped: R@1 was {100 * before:.1f} before it and is {100 * reached:.1f}. Set "
+            "evaluation.monitor = 'test/R@1' to keep the best round, or lower training.lr"
+        )
 
     def judge(self, net: Descriptor, samples: np.ndarray | None) -> tuple[Result, np.ndarray]:
         """Every answer to the queries of the test, or of these samples; and descriptors of queries and database."""

@@ -27,7 +27,7 @@ _TRIED = 5  # devices that may have nothing to train on
 
 
 @dataclass(frozen=True)
-class Estimate:
+class RunEstimate:
     """Time, memory and traffic of a run."""
 
     seconds: float  # of all rounds in one process
@@ -43,7 +43,7 @@ class Estimate:
         )
 
 
-def estimate(experiment: Experiment, split: Population) -> Estimate:
+def estimate(experiment: Experiment, split: Population) -> RunEstimate:
     """Train a few steps on one device, evaluate once, and multiply."""
     with tempfile.TemporaryDirectory() as folder:
         bench = experiment.bench(Path(folder))
@@ -55,7 +55,7 @@ def estimate(experiment: Experiment, split: Population) -> Estimate:
         judging = time.monotonic() - began
     asked, rounds, evaluations = _amounts(experiment, len(split))
     seconds = asked * _steps(experiment, split) * step + evaluations * judging
-    return Estimate(seconds, _memory(), reply.nbytes, asked * 2 * reply.nbytes if rounds else asked * reply.nbytes)
+    return RunEstimate(seconds, _memory(), reply.nbytes, asked * 2 * reply.nbytes if rounds else asked * reply.nbytes)
 
 
 def _trial(bench: Bench, state: Bundle) -> tuple[float, Bundle]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wayfare.attributes.data import celeba
 from wayfare.core.errors import ConfigError, WayfareError
 from wayfare.experiment import Experiment
 from wayfare.partition.column import FOLDER
@@ -30,7 +31,7 @@ class Choices:
 
 
 @dataclass(frozen=True)
-class Setting:
+class Entry:
     """A line of a recipe, and why it is there."""
 
     key: str
@@ -38,7 +39,7 @@ class Setting:
     why: str = ""
 
 
-Recipe = dict[str, list[Setting]]  # settings by table; "" is the top
+Recipe = dict[str, list[Entry]]  # settings by table; "" is the top
 
 
 def recipes(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
@@ -86,14 +87,14 @@ def written(recipe: Recipe, name: str, inspected: Inspected) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _data(inspected: Inspected, *more: Setting) -> list[Setting]:
-    return [*(Setting(key, value) for key, value in data_settings(inspected).items()), *more]
+def _data(inspected: Inspected, *more: Entry) -> list[Entry]:
+    return [*(Entry(key, value) for key, value in data_settings(inspected).items()), *more]
 
 
 # ---- who has what
 
 
-def _by_owner(inspected: Inspected, choices: Choices) -> list[Setting] | None:
+def _by_owner(inspected: Inspected, choices: Choices) -> list[Entry] | None:
     by = choices.by
     if not by and not choices.clients and inspected.owners:
         by = next(iter(inspected.owners))
@@ -104,9 +105,9 @@ def _by_owner(inspected: Inspected, choices: Choices) -> list[Setting] | None:
         raise ConfigError(f"--by {by!r}: nothing in {inspected.path} is called so. Known: {known}")
     why = "a folder for each person" if by == FOLDER else "of the table: each value is a client"
     return [
-        Setting("name", "column"),
-        Setting("column", by, why),
-        Setting("least", 2, "owners with fewer take no part"),
+        Entry("name", "column"),
+        Entry("column", by, why),
+        Entry("least", 2, "owners with fewer take no part"),
     ]
 
 
@@ -114,11 +115,11 @@ def _clients(choices: Choices, samples: int) -> int:
     return choices.clients or max(2, min(_CLIENTS, samples // 8))
 
 
-def _server(rounds: int, choices: Choices) -> dict[str, list[Setting]]:
+def _server(rounds: int, choices: Choices) -> dict[str, list[Entry]]:
     return {
-        "": [Setting("rounds", choices.rounds or rounds)],
-        "strategy": [Setting("name", "fedavg", "`wayfare list strategies` shows others")],
-        "topology": [Setting("name", "server"), Setting("per_round", 0, "clients asked in each round; 0: all")],
+        "": [Entry("rounds", choices.rounds or rounds)],
+        "strategy": [Entry("name", "fedavg", "`wayfare list strategies` shows others")],
+        "topology": [Entry("name", "server"), Entry("per_round", 0, "clients asked in each round; 0: all")],
     }
 
 
@@ -129,25 +130,25 @@ def _objects(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
     count = int(inspected.findings.counts.get("pictures", 0) or inspected.findings.counts.get("photos", 0))
     data = _data(inspected)
     if inspected.found.layout == "photos":
-        data[0] = Setting("name", "folder")
+        data[0] = Entry("name", "folder")
     partition = _by_owner(inspected, choices) or [
-        Setting("name", "dirichlet", "photos are dealt out, unevenly: nothing says whose they are"),
-        Setting("clients", _clients(choices, count)),
-        Setting("alpha", 0.5, "smaller: clients have fewer classes in common"),
+        Entry("name", "dirichlet", "photos are dealt out, unevenly: nothing says whose they are"),
+        Entry("clients", _clients(choices, count)),
+        Entry("alpha", 0.5, "smaller: clients have fewer classes in common"),
     ]
     yield {
         **_server(20, choices),
         "data": data,
         "model": [
-            Setting("name", "efficientnet_lite0_head", "a linear layer on a network that knows ImageNet"),
-            Setting("image_size", 160, "pixels; larger is better and slower"),
+            Entry("name", "efficientnet_lite0_head", "a linear layer on a network that knows ImageNet"),
+            Entry("image_size", 160, "pixels; larger is better and slower"),
         ],
-        "task": [Setting("name", "objects")],
+        "task": [Entry("name", "objects")],
         "partition": partition,
         "training": [
-            Setting("epochs", 2), Setting("batch_size", 16), Setting("optimizer", "adam"), Setting("lr", 1e-3),
+            Entry("epochs", 2), Entry("batch_size", 16), Entry("optimizer", "adam"), Entry("lr", 1e-3),
         ],
-        "evaluation": [Setting("every", 5), Setting("holdout", 0.0, "the test photos judge")],
+        "evaluation": [Entry("every", 5), Entry("holdout", 0.0, "the test photos judge")],
     }  # fmt: skip
 
 
@@ -157,64 +158,64 @@ def _places(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
     has_sequences = int(counts.get("sequences", 0)) >= _SEQUENCES
     near = float(max(5, min(25, round(extent / 12))))
     strip = {"name": "strips", "strip": max(near, float(round(extent / 12)))}
-    strips = Setting("test", strip, "every fourth strip of ground is tested on")
-    tests = [Setting("test", "sequences", "whole walks or drives are tested on"), strips]
+    strips = Entry("test", strip, "every fourth strip of ground is tested on")
+    tests = [Entry("test", "sequences", "whole walks or drives are tested on"), strips]
     if "queries" in counts and inspected.found.layout == "msls":
-        tests = [Setting("test", "layout"), *tests]
+        tests = [Entry("test", "layout"), *tests]
     for test in tests if has_sequences else tests[-1:]:
-        asks = Setting("queries", "layout" if "queries" in counts else "half", "which photos ask, and which are asked")
+        asks = Entry("queries", "layout" if "queries" in counts else "half", "which photos ask, and which are asked")
         for partition in _areas(inspected, choices, samples, extent):
             yield {
                 **_server(16, choices),
-                "data": _data(inspected, Setting("height", 160), Setting("width", 224), asks, test),
+                "data": _data(inspected, Entry("height", 160), Entry("width", 224), asks, test),
                 "model": [
-                    Setting("backbone", "efficientnet_lite0_stage5", 'better, slower, to be fetched: "dinov2-s"'),
-                    Setting("pooling", "grid"), Setting("whiten", 0.5), Setting("statistics", "stored"),
+                    Entry("backbone", "efficientnet_lite0_stage5", 'better, slower, to be fetched: "dinov2-s"'),
+                    Entry("pooling", "grid"), Entry("whiten", 0.5), Entry("statistics", "stored"),
                 ],
                 "task": [
-                    Setting("name", "places"), Setting("mining", "places"), Setting("loss", "infonce"),
-                    Setting("radius", near, "metres up to which an answer is right"),
+                    Entry("name", "places"), Entry("mining", "places"), Entry("loss", "infonce"),
+                    Entry("radius", near, "metres up to which an answer is right"),
                 ],
                 "partition": partition,
                 "training": [
-                    Setting("iterations", 4), Setting("batch_size", 32, "places, with two views of each"),
-                    Setting("optimizer", "adam"), Setting("lr", 5e-4),
+                    Entry("iterations", 4), Entry("batch_size", 32, "places, with two views of each"),
+                    Entry("optimizer", "adam"), Entry("lr", 5e-4),
                 ],
-                "evaluation": [Setting("every", 8), Setting("holdout", 0.0)],
+                "evaluation": [Entry("every", 8), Entry("holdout", 0.0)],
             }  # fmt: skip
 
 
-def _areas(inspected: Inspected, choices: Choices, samples: int, extent: float) -> Iterator[list[Setting]]:
+def _areas(inspected: Inspected, choices: Choices, samples: int, extent: float) -> Iterator[list[Entry]]:
     """Owners, or neighbourhoods of a size that makes several of them, or photos dealt out at random."""
     if owned := _by_owner(inspected, choices):
         yield owned
     if choices.by != "random" and not choices.clients:
         for part in (4, 8):
             radius = float(max(10, round(extent / part)))
-            yield [Setting("name", "proximity"), Setting("radius", radius, "metres: a client is a neighbourhood"),
-                   Setting("least", 2)]  # fmt: skip
-    yield [Setting("name", "random"), Setting("clients", min(_clients(choices, samples), max(2, samples // 10)))]
+            yield [Entry("name", "proximity"), Entry("radius", radius, "metres: a client is a neighbourhood"),
+                   Entry("least", 2)]  # fmt: skip
+    yield [Entry("name", "random"), Entry("clients", min(_clients(choices, samples), max(2, samples // 10)))]
 
 
 def _hashing(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
     count = int(inspected.findings.counts.get("pairs", 0))
     server = _server(12, choices)
-    server["strategy"] = [Setting("name", "fedavg", "fedcafe is made for this, and sends more")]
+    server["strategy"] = [Entry("name", "fedavg", "fedcafe is made for this, and sends more")]
     yield {
         **server,
         "data": _data(inspected),
         "model": [
-            Setting("bits", 64),
-            Setting("image", {"name": "frozen", "hidden": 512}, "a network that knows ImageNet, and a trained layer"),
-            Setting("text", {"hidden": 512}),
+            Entry("bits", 64),
+            Entry("image", {"name": "frozen", "hidden": 512}, "a network that knows ImageNet, and a trained layer"),
+            Entry("text", {"hidden": 512}),
         ],
-        "task": [Setting("name", "hashing"), Setting("base", {"name": "dcmh", "gamma": 0.1, "eta": 0.1})],
+        "task": [Entry("name", "hashing"), Entry("base", {"name": "dcmh", "gamma": 0.1, "eta": 0.1})],
         "partition": _by_owner(inspected, choices)
-        or [Setting("name", "random"), Setting("clients", _clients(choices, count))],
+        or [Entry("name", "random"), Entry("clients", _clients(choices, count))],
         "training": [
-            Setting("epochs", 5), Setting("batch_size", 64), Setting("optimizer", "adam"), Setting("lr", 2e-4),
+            Entry("epochs", 5), Entry("batch_size", 64), Entry("optimizer", "adam"), Entry("lr", 2e-4),
         ],
-        "evaluation": [Setting("every", 4), Setting("holdout", 0.0)],
+        "evaluation": [Entry("every", 4), Entry("holdout", 0.0)],
     }  # fmt: skip
 
 
@@ -222,24 +223,31 @@ def _scenes(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
     yield {
         **_server(20, choices),
         "data": _data(inspected),
-        "model": [Setting("name", "motifs", "imp, vctree and gpsnet are other heads")],
-        "task": [Setting("name", "scenes")],
-        "partition": [Setting("name", "random"), Setting("clients", choices.clients or _CLIENTS)],
-        "training": [Setting("epochs", 1), Setting("batch_size", 16), Setting("lr", 0.1), Setting("clip", 5.0)],
-        "evaluation": [Setting("every", 5), Setting("holdout", 0.0)],
+        "model": [Entry("name", "motifs", "imp, vctree and gpsnet are other heads")],
+        "task": [Entry("name", "scenes")],
+        "partition": [Entry("name", "random"), Entry("clients", choices.clients or _CLIENTS)],
+        "training": [
+            Entry("epochs", 1),
+            Entry("batch_size", 16),
+            Entry("lr", 0.1),
+            Entry("clip", 5.0),
+        ],
+        "evaluation": [Entry("every", 5), Entry("holdout", 0.0)],
     }
 
 
 def _attributes(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
+    table = celeba.load(inspected.path)
+    target = min(table.names, key=lambda name: (name != "Smiling", abs(float(table.column(name).mean()) - 0.5)))
     for model, why in (("cnn", "sees pictures"), ("table", "there are no pictures: it sees the other attributes")):
         yield {
             **_server(20, choices),
             "data": _data(inspected),
-            "model": [Setting("name", model, why)],
-            "task": [Setting("name", "attributes"), Setting("target", "Smiling", "the attribute to be learnt")],
-            "partition": [Setting("name", "random"), Setting("clients", choices.clients or _CLIENTS)],
-            "training": [Setting("batch_size", 32), Setting("optimizer", "adam"), Setting("lr", 1e-3)],
-            "evaluation": [Setting("every", 5), Setting("holdout", 0.0)],
+            "model": [Entry("name", model, why)],
+            "task": [Entry("name", "attributes"), Entry("target", target, "the attribute to be learnt")],
+            "partition": [Entry("name", "random"), Entry("clients", choices.clients or _CLIENTS)],
+            "training": [Entry("batch_size", 32), Entry("optimizer", "adam"), Entry("lr", 1e-3)],
+            "evaluation": [Entry("every", 5), Entry("holdout", 0.0)],
         }
 
 
@@ -254,36 +262,36 @@ def _tour(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
     hours = float(counts.get("hours", 1))
     slot = float(max(30, 30 * math.ceil(hours * 3600 / _LONGEST / 30)))
     slots = max(1, math.ceil(hours * 3600 / slot))
-    data = [Setting("name", "digits", "what the devices hold; `wayfare init TRACES --pictures DIR` takes your own")]
-    model = [Setting("name", "cnn"), Setting("width", 8), Setting("hidden", 32)]
+    data = [Entry("name", "digits", "what the devices hold; `wayfare init TRACES --pictures DIR` takes your own")]
+    model = [Entry("name", "cnn"), Entry("width", 8), Entry("hidden", 32)]
     if choices.pictures is not None:
-        data = [Setting("name", "folder"), Setting("path", str(choices.pictures.resolve()))]
-        model = [Setting("name", "efficientnet_lite0_head"), Setting("image_size", 160)]
+        data = [Entry("name", "folder"), Entry("path", str(choices.pictures.resolve()))]
+        model = [Entry("name", "efficientnet_lite0_head"), Entry("image_size", 160)]
     for share, clients in ((300, choices.clients or min(devices, 60)), (40, choices.clients or min(devices, 20))):
         yield {
-            "": [Setting("rounds", choices.rounds, "0: the beginning, and every slot of the traces")],
+            "": [Entry("rounds", choices.rounds, "0: the beginning, and every slot of the traces")],
             "data": data,
             "model": model,
-            "task": [Setting("name", "objects")],
+            "task": [Entry("name", "objects")],
             "partition": [
-                Setting("name", "quantity", "many have little"), Setting("clients", clients),
-                Setting("distribution", "pareto"), Setting("exponent", 1.0), Setting("min_size", 2),
+                Entry("name", "quantity", "many have little"), Entry("clients", clients),
+                Entry("distribution", "pareto"), Entry("exponent", 1.0), Entry("min_size", 2),
             ],
-            "strategy": [Setting("name", "fedavg"), Setting("weighting", "uniform")],
+            "strategy": [Entry("name", "fedavg"), Entry("weighting", "uniform")],
             "topology": [
-                Setting("name", "encounters"), Setting("traces", str(inspected.path.resolve())),
-                *([Setting("layout", inspected.found.form)] if inspected.found.form else []),
-                Setting("radius", 50.0, "metres within which two can talk, where positions are known"),
-                Setting("slot", slot, "seconds"),
-                Setting("public", share, "pictures that nobody holds: the predictor learns from them"),
-                Setting("probe", share * 2 // 3), Setting("judge", share * 2 // 3),
+                Entry("name", "encounters"), Entry("traces", str(inspected.path.resolve())),
+                *([Entry("layout", inspected.found.form)] if inspected.found.form else []),
+                Entry("radius", 50.0, "metres within which two can talk, where positions are known"),
+                Entry("slot", slot, "seconds"),
+                Entry("public", share, "pictures that nobody holds: the predictor learns from them"),
+                Entry("probe", share * 2 // 3), Entry("judge", share * 2 // 3),
             ],
             "exchange": [
-                Setting("name", "fedtour"), Setting("limit", 40, "models that a device may send, and take"),
-                Setting("floor", True), Setting("lab", 24),
+                Entry("name", "fedtour"), Entry("limit", 40, "models that a device may send, and take"),
+                Entry("floor", True), Entry("lab", 24),
             ],
             "training": [
-                Setting("epochs", 8), Setting("batch_size", 16), Setting("optimizer", "adam"), Setting("lr", 2e-3),
+                Entry("epochs", 8), Entry("batch_size", 16), Entry("optimizer", "adam"), Entry("lr", 2e-3),
             ],
-            "evaluation": [Setting("every", max(1, slots // 6), "slots"), Setting("holdout", 0.0)],
+            "evaluation": [Entry("every", max(1, slots // 6), "slots"), Entry("holdout", 0.0)],
         }  # fmt: skip
