@@ -16,7 +16,7 @@ from typer.core import TyperArgument, TyperCommand
 HEADINGS = {
     "Train": ("demo", "run", "resume", "federate"),
     "Inspect": ("report", "compare", "list", "split", "explain-traffic", "leakage"),
-    "Use a trained model": ("index", "locate", "evaluate", "search", "graph"),
+    "Use a trained model": ("index", "locate", "evaluate", "search", "detect", "graph"),
     "Data": ("town", "data"),
     "The papers": ("reproduce", "claims", "study"),
 }
@@ -52,6 +52,10 @@ EXAMPLES = {
     "search": [
         'wayfare search "red shirt" --index runs/shop/index',
         "wayfare search --photo look.jpg --index runs/shop/index -k 5",
+    ],
+    "detect": [
+        "wayfare detect photos --head town.head --learn my-town/psg --out found",
+        "wayfare detect holiday.jpg --head town.head --out found",
     ],
     "graph": ["wayfare graph holiday.jpg --run runs/scenes --boxes boxes.json --out graphs"],
     "town": ["wayfare town my-town --size tiny", "wayfare town my-town --only msls,psg --seed 3"],
