@@ -38,6 +38,9 @@ def graph(
     score: Annotated[
         float, typer.Option("--score", min=0, max=1, help="Least confidence of a detected object.")
     ] = 0.45,
+    least: Annotated[
+        float, typer.Option("--least", min=0, max=1, help="Least score of a relation: below it none is drawn.")
+    ] = 0.1,
     data: Annotated[
         Path | None, typer.Option("--data", help="Where the run's training data is now, if it was moved.")
     ] = None,
@@ -67,7 +70,8 @@ def graph(
         tables: list[dict[str, Any]] = []
         first: list[PredictedGraph] = []
         for made in graphs(
-            model, pictures, boxes=given, images=image or (), top=top, most=most, score=score, report=report,
+            model, pictures, boxes=given, images=image or (), top=top, most=most, score=score, least=least,
+            report=report,
             progress=lambda done, total: show("pictures", done, total),
         ):  # fmt: skip
             tables.append(as_table(made) | ({} if files is None else {"files": files.add(made)}))
