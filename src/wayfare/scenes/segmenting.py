@@ -25,6 +25,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from scipy import ndimage
+from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 from torch.nn.functional import cross_entropy, interpolate
 
@@ -111,7 +113,7 @@ def learn_head(graphs: SceneGraphs, maps: PatchMaps, progress: Callable[[int, in
         labels = np.where(graphs.segments(index) < 0, -1, labels)
         patches.append(_of_patches(features, labels, len(graphs.classes)))
     weight, bias, known = fitted(patches)
-    return SegmentHead(graphs.things, graphs.stuff, graphs.predicates, known, weight, bias)
+    return SegmentHead(graphs.things, graphs.stuff, graphs.predicates, known=known, weight=weight, bias=bias)
 
 
 def _of_patches(maps: Tensor, labels: np.ndarray, classes: int) -> tuple[Tensor, Tensor]:
@@ -142,21 +144,17 @@ def _regression(pictures: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tens
         kept = torch.linspace(0, len(x) - 1, _MOST_PATCHES).long()
         x, labels = x[kept], labels[kept]
     known, y = labels.unique(return_inverse=True)
+    if len(known) == 1:
+        return torch.zeros(1, x.shape[1]), torch.zeros(1), known
     mean, spread = x.mean(0), x.std(0).clamp(min=1e-6)
-    z = (x - mean) / spread
-    weight = torch.zeros(len(known), x.shape[1], requires_grad=True)
-    bias = torch.zeros(len(known), requires_grad=True)
-    optimizer = torch.optim.LBFGS([weight, bias], max_iter=60, line_search_fn="strong_wolfe")
-
-    def closure() -> Tensor:
-        optimizer.zero_grad()
-        loss = cross_entropy(z @ weight.T + bias, y) + _DECAY * weight.square().sum()
-        loss.backward()  # type: ignore[no-untyped-call]
-        return loss
-
-    optimizer.step(closure)  # type: ignore[arg-type]
-    scaled = weight.detach() / spread
-    return scaled, bias.detach() - scaled @ mean, known
+    model = LogisticRegression(C=1 / (2 * _DECAY * len(x)), max_iter=100, tol=1e-3)
+    with threadpool_limits(1):  # the same bits whatever the number of cores
+        model.fit(((x - mean) / spread).numpy(), y.numpy())
+    weight, bias = (torch.from_numpy(part).float() for part in (model.coef_, model.intercept_))
+    if len(known) == 2:  # sklearn has one row for two classes
+        weight, bias = torch.cat([-weight, weight]) / 2, torch.cat([-bias, bias]) / 2
+    scaled = weight / spread
+    return scaled, bias - scaled @ mean, known
 
 
 def _temperature(weight: Tensor, bias: Tensor, known: Tensor, held: Sequence[tuple[Tensor, Tensor]]) -> float:
