@@ -89,14 +89,14 @@ def _from_psg(given: SceneGraphs, file: Path, scenes: SceneGraphs) -> Detections
     files = [chosen.panoptic(place) or name for place, name in enumerate(chosen.panoptic_files)]
     panoptic[rows >= 0] = [str(name and Path(name).absolute()) for name in files]
     labels = np.array([known.get(name, 0) for name in given.classes], np.int32)[chosen.labels]
-    return _aligned(
+    return aligned(
         scenes, counts, panoptic,
         {"boxes": chosen.boxes, "labels": labels, "segment_ids": chosen.segment_ids, "areas": chosen.areas},
         np.ones(len(labels), np.float32),
     )  # fmt: skip
 
 
-def _aligned(
+def aligned(
     scenes: SceneGraphs,
     counts: np.ndarray,
     panoptic: np.ndarray,
@@ -191,7 +191,7 @@ class _DetectionReader:
             "areas": np.full(len(self.labels), -1, np.int64),
         }
         scores = np.array(self.scores, np.float32)
-        return _aligned(self.scenes, self.counts, self.panoptic, objects, scores)
+        return aligned(self.scenes, self.counts, self.panoptic, objects, scores)
 
 
 def _is_number(value: Any) -> bool:

@@ -86,7 +86,15 @@ class SegmentHead:
         try:
             bundle = Bundle.unpack(file.read_bytes())
             names = {key: tuple(map(str, value)) for key, value in json.loads(str(bundle.values["names"])).items()}
-            return cls(**names, **bundle["segments"])
+            part = bundle["segments"]
+            return cls(
+                names["things"],
+                names["stuff"],
+                names["predicates"],
+                known=part["known"],
+                weight=part["weight"],
+                bias=part["bias"],
+            )
         except (OSError, StoreError, KeyError, ValueError, TypeError, AttributeError) as error:
             raise DataError(f"not a head for segments: {error}", file, remedy="learn one with --learn") from error
 
@@ -111,12 +119,12 @@ def learn_head(graphs: SceneGraphs, maps: PatchMaps, progress: Callable[[int, in
         features = maps(decode(graphs.picture(index) or Path()))
         labels = graphs[index].labels[graphs.segments(index)]
         labels = np.where(graphs.segments(index) < 0, -1, labels)
-        patches.append(_of_patches(features, labels, len(graphs.classes)))
+        patches.append(labelled_patches(features, labels, len(graphs.classes)))
     weight, bias, known = fitted(patches)
     return SegmentHead(graphs.things, graphs.stuff, graphs.predicates, known=known, weight=weight, bias=bias)
 
 
-def _of_patches(maps: Tensor, labels: np.ndarray, classes: int) -> tuple[Tensor, Tensor]:
+def labelled_patches(maps: Tensor, labels: np.ndarray, classes: int) -> tuple[Tensor, Tensor]:
     """The features of patches that are mostly of one class (P, C), and that class (P,)."""
     rows, columns = maps.shape[1:]
     down = np.arange(labels.shape[0]) * rows // labels.shape[0]
@@ -143,7 +151,7 @@ def _regression(pictures: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tens
     if len(x) > _MOST_PATCHES:
         kept = torch.linspace(0, len(x) - 1, _MOST_PATCHES).long()
         x, labels = x[kept], labels[kept]
-    known, y = labels.unique(return_inverse=True)
+    known, y = (torch.from_numpy(part) for part in np.unique(labels.numpy(), return_inverse=True))
     if len(known) == 1:
         return torch.zeros(1, x.shape[1]), torch.zeros(1), known
     mean, spread = x.mean(0), x.std(0).clamp(min=1e-6)
