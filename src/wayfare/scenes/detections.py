@@ -27,7 +27,7 @@ from wayfare.io.entries import read_bytes
 from wayfare.io.tables import kind_of
 from wayfare.scenes.data import psg
 from wayfare.scenes.data.scene_graphs import SceneGraphs, read_panoptic
-from wayfare.scenes.pairs import MATCH, crossed, expanded, segment_overlaps
+from wayfare.scenes.pairs import MATCH, crossed, expanded, ious, segment_overlaps
 
 _REMEDY = "correct it, or detect the objects again"
 
@@ -44,6 +44,18 @@ class Detections:
         offsets = self.found.object_offsets
         row, place = expanded(np.diff(offsets)[images])
         return Detections(self.found.select(images), self.scores[offsets[images][row] + place])
+
+
+def single(given: Detections) -> Detections:
+    """One mask for an object: of detections of one class that overlap by half only the surest stays (Fair-PSGG)."""
+    found, kept = given.found, np.zeros(len(given.scores), bool)
+    for image in range(len(found)):
+        rows = np.arange(found.object_offsets[image], found.object_offsets[image + 1])
+        for row in rows[np.argsort(-given.scores[rows], kind="stable")]:
+            same = rows[kept[rows] & (found.labels[rows] == found.labels[row])]
+            shares = ious(np.repeat(found.boxes[row : row + 1], len(same), 0), found.boxes[same])
+            kept[row] = not (shares >= MATCH).any()
+    return Detections(found.keep_objects(kept), given.scores[kept])
 
 
 def annotated(scenes: SceneGraphs) -> Detections:
