@@ -27,7 +27,8 @@ The path of a sample: `PsgScenes.load` -> `SceneMode.pictures` -> `LoadedScenes.
 Finding objects (`wayfare detect`): segmenting.py learns and finds segments by features of patches.py and boxes of
 detector.py, and segment_files.py writes them.
 
-Using a trained head (`wayfare graph`): scene_model.py loads it and sureness.py says what its scores mean, graph_input.py finds pictures and their objects
-(boxes.py, detector.py, labels.py), graph.py makes the graphs, and graph_files.py writes them with graph_layout.py,
-graph_picture.py and graph_page.py. gallery.py and overlay.py show a data set.
+Using a trained head (`wayfare graph`): scene_model.py loads it and sureness.py says what its scores mean,
+graph_input.py finds pictures and their objects (boxes.py, detector.py, labels.py), graph.py makes the graphs, and
+graph_files.py writes them with graph_layout.py, graph_picture.py and graph_page.py. gallery.py and overlay.py show a
+data set.
 """
