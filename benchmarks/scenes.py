@@ -4,6 +4,7 @@
 
 - metrics: R@K and mR@K of 2,000 images beside a loop over every triplet; the label-pair frequency baseline.
 - speed: category tensors and K-means of the whole union; training of each head beside a plain torch loop.
+- photos: objects found in 29 real photos, reachable triplets, and R@20 from pixels.
 - tables: Tab. 1 and 2 of the paper in PredCls, four heads on real annotations with 100 clients, scaled down.
 tables needs the PSG annotations in WAYFARE_SHARED (data/scenes). With --out its runs are kept, and an interrupted
 benchmark goes on with them: this is also how it is run in full (--set is `wayfare reproduce`'s; see docs/scenes.md).
@@ -14,9 +15,9 @@ import os
 import sys
 
 from command import left_out, main
-from scenes_parts import metrics, speed, tables
+from scenes_parts import metrics, photos, speed, tables
 
-PARTS = {"metrics": metrics, "speed": speed, "tables": tables}
+PARTS = {"metrics": metrics, "speed": speed, "photos": photos, "tables": tables}
 
 
 def measure(name, args, out):
@@ -28,6 +29,9 @@ def measure(name, args, out):
 def is_possible(name, quick):
     if name == "tables" and not quick and metrics.union_and_pool() is None:
         left_out(name, "the real annotations are not here: set WAYFARE_SHARED")
+        return False
+    if name == "photos" and not photos.is_here():
+        left_out(name, "it needs the photos of WAYFARE_SHARED, the detector, and `wayfare data get dinov2-s`")
         return False
     return True
 

@@ -16,7 +16,7 @@ from wayfare.core.errors import ConfigError
 from wayfare.core.protocols import Client
 from wayfare.core.seeds import rng_for
 from wayfare.partition.random import Random
-from wayfare.scenes import frequency, recall
+from wayfare.scenes import detections, frequency, recall
 from wayfare.scenes.batch import HeadOutput
 from wayfare.scenes.debiasing import (
     Adjusted,
@@ -29,6 +29,7 @@ from wayfare.scenes.debiasing import (
     renamed,
 )
 from wayfare.scenes.models import MotifsModel
+from wayfare.scenes.modes import SGDet
 from wayfare.scenes.task import Scenes
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.topologies.server import Server
@@ -171,3 +172,20 @@ def test_thirds_and_unseen_triplets_by_hand() -> None:
     tally = recall.tally(found, truth, cutoffs=(20,))
     assert recall.by_thirds(tally, np.array([1, 0, 2])) == {"mR@20/head": 1.0, "mR@20/body": 0.0, "mR@20/tail": 0.0}
     assert recall.seen(truth, trained).tolist() == [True, False]
+    assert recall.by_name(tally, truth.predicates, 20) == {"does0": 0.0, "does2": 1.0}
+
+
+def test_recall_of_each_predicate(task: Scenes) -> None:
+    torch.manual_seed(0)
+    net = task.network().eval()
+    found = task.predicate_recalls(net, 100)
+    mean = task.evaluate(net, None)["mR@100/present"]
+    assert found.keys() <= set(task.classes) and np.mean(list(found.values())) == pytest.approx(mean)
+
+
+def test_one_mask_for_an_object() -> None:
+    """Two boxes of class 0 with an IoU of 0.8, one of class 1 at the same place: the surer of the two stays."""
+    given = made(([0, 0, 1, 0], [[0, 0, 10, 10], [0, 0, 10, 8], [0, 0, 10, 10], [20, 0, 30, 10]], []))
+    left = detections.single(detections.Detections(given, np.array([0.5, 0.9, 0.3, 0.2], np.float32)))
+    assert left.found.boxes[:, 3].tolist() == [8, 10, 10] and left.scores.tolist() == pytest.approx([0.9, 0.3, 0.2])
+    assert "one mask for an object" in SGDet(single=True).protocol

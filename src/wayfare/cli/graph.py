@@ -1,8 +1,8 @@
-"""The command that uses a trained relation head: graph."""
+"""The commands that make scene graphs of photos: detect finds the objects, graph says how they relate."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +11,7 @@ from rich.progress import MofNCompleteColumn
 from rich.text import Text
 
 from wayfare.cli.console import AllowCode, Json, answer, list_notes, plain_table, progress_bar
+from wayfare.core.errors import DataError
 from wayfare.pages.tables import number, plain
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ def graph(
     score: Annotated[
         float, typer.Option("--score", min=0, max=1, help="Least confidence of a detected object.")
     ] = 0.45,
+    least: Annotated[
+        float, typer.Option("--least", min=0, max=1, help="Least score of a relation: below it none is drawn.")
+    ] = 0.1,
     data: Annotated[
         Path | None, typer.Option("--data", help="Where the run's training data is now, if it was moved.")
     ] = None,
@@ -66,7 +70,8 @@ def graph(
         tables: list[dict[str, Any]] = []
         first: list[PredictedGraph] = []
         for made in graphs(
-            model, pictures, boxes=given, images=image or (), top=top, most=most, score=score, report=report,
+            model, pictures, boxes=given, images=image or (), top=top, most=most, score=score, least=least,
+            report=report,
             progress=lambda done, total: show("pictures", done, total),
         ):  # fmt: skip
             tables.append(as_table(made) | ({} if files is None else {"files": files.add(made)}))
@@ -90,6 +95,67 @@ def graph(
     answer(result, json, *shown)
     if not tables:
         raise typer.Exit(1)
+
+
+def detect(
+    photos: Annotated[list[Path], typer.Argument(help="Photos, or folders of photos.", metavar="PHOTO|FOLDER...")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="A new folder for psg.json, detections.json and masks.")],
+    head: Annotated[Path, typer.Option("--head", help="What tells classes apart; made by --learn if it is absent.")],
+    learn: Annotated[
+        Path | None, typer.Option("--learn", help="A psg.json with photos and panoptic pictures to learn --head from.")
+    ] = None,
+    boxes: Annotated[
+        bool, typer.Option("--boxes/--no-boxes", help="Use the detector of things, if it is installed.")
+    ] = True,
+    score: Annotated[float, typer.Option("--score", min=0, max=1, help="Least confidence of a detected thing.")] = 0.45,
+    json: Json = False,
+) -> None:
+    """Find things and surfaces in photos, with masks, by DINOv2 features and a linear layer.
+
+    Weights: `wayfare data get dinov2-s`. The layer is learnt from annotated pictures of yours (--learn), in about a
+    second for each, and kept in --head.
+    """
+    from wayfare.io.folders import pictures_below
+    from wayfare.io.images import decode
+    from wayfare.scenes.data import psg
+    from wayfare.scenes.detector import Detector, is_installed
+    from wayfare.scenes.patches import DinoPatches
+    from wayfare.scenes.segment_files import SegmentFiles
+    from wayfare.scenes.segmenting import PanopticFinder, SegmentHead, learn_head
+
+    if not head.exists() and learn is None:
+        raise typer.BadParameter(f"{head} does not exist: learn it with --learn PSG", param_hint="--head")
+    if out.exists():
+        raise typer.BadParameter(f"{out} is already there: give a new folder", param_hint="--out")
+    maps = DinoPatches()
+    with progress_bar("looking at photos", MofNCompleteColumn(), transient=True) as show:
+        if not head.exists() and learn is not None:
+            learn_head(psg.load(learn), maps, lambda done, total: show("learning", done, total)).save(head)
+        learnt = SegmentHead.load(head)
+        things = Detector(score).find if boxes and is_installed() else None
+        finder, files = PanopticFinder(learnt, maps, things), SegmentFiles(out, learnt)
+        paths = [file for path in photos for file in _photos(path, pictures_below)]
+        skipped, counts = [], []
+        for done, photo in enumerate(paths):
+            show("photos", done, len(paths))
+            try:
+                found = finder.find(decode(photo))
+            except DataError as error:
+                skipped.append(str(error))
+                continue
+            files.add(photo, found)
+            counts.append(len(found.labels))
+        files.finish()
+    list_notes([f"skipped: {reason}" for reason in skipped])
+    result = {"out": str(out), "photos": len(counts), "objects": sum(counts), "detector": things is not None}
+    result["skipped"] = skipped
+    answer(result, json, Text(f"{number(sum(counts))} objects in {number(len(counts))} photos: {out / 'psg.json'}"))
+    if not counts:
+        raise typer.Exit(1)
+
+
+def _photos(path: Path, below: Callable[[Path], Iterable[str]]) -> list[Path]:
+    return [path / name for name in below(path)] if path.is_dir() else [path]
 
 
 def _tables(tables: list[dict[str, Any]], first: list[PredictedGraph]) -> Iterable[Any]:
@@ -118,5 +184,6 @@ def _tables(tables: list[dict[str, Any]], first: list[PredictedGraph]) -> Iterab
 
 
 def add_to(app: typer.Typer) -> None:
-    """Register this command."""
+    """Register these commands."""
     app.command()(graph)
+    app.command()(detect)

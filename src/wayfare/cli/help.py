@@ -16,7 +16,7 @@ from typer.core import TyperArgument, TyperCommand
 HEADINGS = {
     "Train": ("demo", "init", "run", "resume", "federate"),
     "Inspect": ("report", "compare", "list", "split", "explain-traffic", "leakage", "privacy"),
-    "Use a trained model": ("predict", "index", "locate", "search", "graph", "evaluate"),
+    "Use a trained model": ("predict", "index", "locate", "search", "detect", "graph", "evaluate"),
     "Data": ("town", "data"),
     "The papers": ("reproduce", "claims", "study"),
 }
@@ -59,6 +59,10 @@ EXAMPLES = {
     "search": [
         'wayfare search "red shirt" --index runs/shop/index',
         "wayfare search --photo look.jpg --index runs/shop/index -k 5",
+    ],
+    "detect": [
+        "wayfare detect photos --head town.head --learn my-town/psg --out found",
+        "wayfare detect holiday.jpg --head town.head --out found",
     ],
     "graph": ["wayfare graph holiday.jpg --run runs/scenes --boxes boxes.json --out graphs"],
     "town": ["wayfare town my-town --size tiny", "wayfare town my-town --only msls,psg --seed 3"],

@@ -27,7 +27,7 @@ from wayfare.io.entries import read_bytes
 from wayfare.io.tables import kind_of
 from wayfare.scenes.data import psg
 from wayfare.scenes.data.scene_graphs import SceneGraphs, read_panoptic
-from wayfare.scenes.pairs import MATCH, crossed, expanded, segment_overlaps
+from wayfare.scenes.pairs import MATCH, crossed, expanded, ious, segment_overlaps
 
 _REMEDY = "correct it, or detect the objects again"
 
@@ -44,6 +44,18 @@ class Detections:
         offsets = self.found.object_offsets
         row, place = expanded(np.diff(offsets)[images])
         return Detections(self.found.select(images), self.scores[offsets[images][row] + place])
+
+
+def single(given: Detections) -> Detections:
+    """One mask for an object: of detections of one class that overlap by half only the surest stays (Fair-PSGG)."""
+    found, kept = given.found, np.zeros(len(given.scores), bool)
+    for image in range(len(found)):
+        rows = np.arange(found.object_offsets[image], found.object_offsets[image + 1])
+        for row in rows[np.argsort(-given.scores[rows], kind="stable")]:
+            same = rows[kept[rows] & (found.labels[rows] == found.labels[row])]
+            shares = ious(np.repeat(found.boxes[row : row + 1], len(same), 0), found.boxes[same])
+            kept[row] = not (shares >= MATCH).any()
+    return Detections(found.keep_objects(kept), given.scores[kept])
 
 
 def annotated(scenes: SceneGraphs) -> Detections:
@@ -89,14 +101,14 @@ def _from_psg(given: SceneGraphs, file: Path, scenes: SceneGraphs) -> Detections
     files = [chosen.panoptic(place) or name for place, name in enumerate(chosen.panoptic_files)]
     panoptic[rows >= 0] = [str(name and Path(name).absolute()) for name in files]
     labels = np.array([known.get(name, 0) for name in given.classes], np.int32)[chosen.labels]
-    return _aligned(
+    return aligned(
         scenes, counts, panoptic,
         {"boxes": chosen.boxes, "labels": labels, "segment_ids": chosen.segment_ids, "areas": chosen.areas},
         np.ones(len(labels), np.float32),
     )  # fmt: skip
 
 
-def _aligned(
+def aligned(
     scenes: SceneGraphs,
     counts: np.ndarray,
     panoptic: np.ndarray,
@@ -191,7 +203,7 @@ class _DetectionReader:
             "areas": np.full(len(self.labels), -1, np.int64),
         }
         scores = np.array(self.scores, np.float32)
-        return _aligned(self.scenes, self.counts, self.panoptic, objects, scores)
+        return aligned(self.scenes, self.counts, self.panoptic, objects, scores)
 
 
 def _is_number(value: Any) -> bool:

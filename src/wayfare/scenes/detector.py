@@ -71,6 +71,11 @@ def _iou(one: tuple[float, ...], other: tuple[float, ...]) -> float:
     return width * height / both if both > 0 else 0.0
 
 
+def is_installed() -> bool:
+    """Whether both parts are there."""
+    return find_spec(_PACKAGE) is not None and find_spec("cv2") is not None
+
+
 def _opencv() -> Any:
     try:
         import cv2

@@ -23,6 +23,7 @@ from wayfare.scenes.graph_input import Find, ObservedPicture, graph_inputs
 from wayfare.scenes.labels import fitting, short
 from wayfare.scenes.scene_model import SceneModel, one_scene
 
+LEAST = 0.1  # the share of such relations that people have annotated
 MOST_OBJECTS = 300  # in a picture: every pair of them is looked at
 _Progress = Callable[[int, int], None]
 
@@ -74,18 +75,21 @@ def graphs(
     top: int = 10,
     most: int = 100,
     score: float = 0.45,
+    least: float = LEAST,
     report: GraphReport | None = None,
     progress: _Progress = lambda done, total: None,
 ) -> Iterator[PredictedGraph]:
     """The graphs of photos, folders of photos, or annotations, one after the other; see `graph_input`.
 
-    `top`: relations of each; `score`: how sure the detector must be. If not one object in all pictures is of a class of
-    the model, that is a DataError at the end.
+    `top`: relations of each; `score`: how sure the detector must be; `least`: how sure a relation must be. If not one
+    object in all pictures is of a class of the model, that is a DataError at the end.
     """
     if top < 1 or most < 1:
         raise ConfigError(f"top = {top}, most = {most}: expected at least 1")
     if not 0 <= score <= 1:
         raise ConfigError(f"score = {score}: expected 0 to 1")
+    if not 0 <= least <= 1:
+        raise ConfigError(f"least = {least}: expected 0 to 1")
     report = GraphReport() if report is None else report
 
     @cache
@@ -103,7 +107,7 @@ def graphs(
     for done, picture in enumerate(pictures):
         progress(done, len(pictures))
         try:
-            made = graph_of(model, picture.open(), top)
+            made = graph_of(model, picture.open(), top, least)
         except DataError as error:
             report.skipped.append(Skipped(picture.name, str(error).removeprefix(f"{picture.name}: ")))
             continue
@@ -124,8 +128,8 @@ def graphs(
         )
 
 
-def graph_of(model: SceneModel, picture: ObservedPicture, top: int) -> PredictedGraph:
-    """The graph of one picture: its `top` surest relations."""
+def graph_of(model: SceneModel, picture: ObservedPicture, top: int, least: float = 0.0) -> PredictedGraph:
+    """The graph of one picture: its `top` surest relations, none with a score below `least`."""
     places = np.array(fitting(picture.labels, model.classes), np.int64)
     unknown = Counter(label for label, place in zip(picture.labels, places) if place < 0)
     known = np.flatnonzero(places >= 0)
@@ -136,8 +140,9 @@ def graph_of(model: SceneModel, picture: ObservedPicture, top: int) -> Predicted
         return PredictedGraph(picture, (), unknown)
     guesses = model.guesses(one_scene(model, picture, places[known]))
     subject, other, predicate = guesses.triplets.T
-    scores = guesses.scores * picture.scores[subject] * picture.scores[other]
+    scores = model.sureness.of(guesses.scores) * picture.scores[subject] * picture.scores[other]
     best = np.argsort(-scores, kind="stable")[:top]
+    best = best[scores[best] >= least]
     relations = [
         ScoredRelation(int(subject[row]), int(other[row]), model.predicates[predicate[row]], float(scores[row]))
         for row in best

@@ -13,6 +13,7 @@ from wayfare.partition.semantics import Categories
 from wayfare.scenes import frequency, recall
 from wayfare.scenes.categories import scene_categories
 from wayfare.scenes.data.scene_data import SceneData
+from wayfare.scenes.data.scene_graphs import SceneGraphs
 from wayfare.scenes.evaluation import metrics
 from wayfare.scenes.features import FeatureSource, Provider
 from wayfare.scenes.modes import SceneMode
@@ -69,14 +70,23 @@ class LoadedScenes:
 
     def _of_parts(self, guesses: recall.Guesses) -> dict[str, float]:
         """On the test pictures: mR@K of frequent, middling and seldom predicates; R@K of triplets never trained on."""
-        test, found = self.test.truth, None if self.test.detected is None else self.test.detected.found
-        whole = recall.tally(guesses, test, found, self._test_overlaps, as_paper=self._as_paper)
+        test, whole = self.test.truth, self._test_tally(guesses, self.test.truth)
         named = recall.by_thirds(whole, np.bincount(self.train.truth.relations[:, 2], minlength=len(test.predicates)))
         unseen = test.keep_relations(~recall.seen(test, self.train.truth))
         if len(unseen.relations):
-            few = recall.tally(guesses, unseen, found, self._test_overlaps, as_paper=self._as_paper)
+            few = self._test_tally(guesses, unseen)
             named |= {f"z{name}": value for name, value in few.metrics.items() if name.startswith("R@")}
         return named
+
+    def predicate_recalls(self, guesses: recall.Guesses, cutoff: int) -> dict[str, float]:
+        """Of each predicate that the test pictures have."""
+        truth = self.test.truth
+        return recall.by_name(self._test_tally(guesses, truth), truth.predicates, cutoff)
+
+    def _test_tally(self, guesses: recall.Guesses, truth: SceneGraphs) -> recall.RecallTally:
+        """`truth`: the test pictures' annotations, or some of their relations."""
+        found = None if self.test.detected is None else self.test.detected.found
+        return recall.tally(guesses, truth, found, self._test_overlaps, as_paper=self._as_paper)
 
     @cached_property
     def _test_overlaps(self) -> np.ndarray | None:

@@ -89,17 +89,18 @@ class SGDet(SceneMode):
 
     detections: str = ""  # the detector's file (see scenes/detections.py); "": the annotated segments
     overlap: Literal["boxes", "masks"] = "boxes"  # by which it is judged; masks need panoptic pictures of both sides
+    single: bool = False  # one mask for an object: of detections of one class that overlap by half the surest
 
     mode: ClassVar[Mode] = "sgdet"
 
     @property
     def protocol(self) -> str:
-        return f"SGDet on {Path(self.detections).name or 'annotated segments'}, {self.overlap} at IoU 0.5"
+        single = ", one mask for an object" if self.single else ""
+        return f"SGDet on {Path(self.detections).name or 'annotated segments'}, {self.overlap} at IoU 0.5{single}"
 
     def pictures(self, graphs: SceneGraphs) -> ScenePictures:
-        if not self.detections:
-            return ScenePictures(graphs, detections.annotated(graphs))
-        return ScenePictures(graphs, detections.read(Path(self.detections), graphs))
+        found = detections.read(Path(self.detections), graphs) if self.detections else detections.annotated(graphs)
+        return ScenePictures(graphs, detections.single(found) if self.single else found)
 
     def overlaps(self, pictures: ScenePictures) -> np.ndarray | None:
         return None if self.overlap == "boxes" else detections.mask_overlaps(pictures.scenes, pictures.truth)

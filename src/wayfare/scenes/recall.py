@@ -217,6 +217,12 @@ def tally(
     )
 
 
+def by_name(tally: RecallTally, predicates: Sequence[str], cutoff: int = 50) -> dict[str, float]:
+    """Recall of each predicate that the pictures have."""
+    means = tally.by_predicate[tally.cutoffs.index(cutoff)]
+    return {name: float(mean) for name, mean, times in zip(predicates, means, tally.having) if times}
+
+
 def by_thirds(tally: RecallTally, times: np.ndarray) -> dict[str, float]:
     """mR@K of each third of the predicates; `times` (predicates,) is how often each is trained on."""
     order = np.argsort(-times, kind="stable")

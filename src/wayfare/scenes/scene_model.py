@@ -17,6 +17,7 @@ from wayfare.core.errors import ConfigError, DataError
 from wayfare.scenes.data.scene_graphs import SceneGraphs
 from wayfare.scenes.graph_input import ObservedPicture
 from wayfare.scenes.recall import Guesses
+from wayfare.scenes.sureness import BEST, MOST_PICTURES, Sureness, fit_sureness
 from wayfare.scenes.task import Scenes
 from wayfare.trained import trained, untrained
 
@@ -32,6 +33,7 @@ class SceneModel:
     things: tuple[str, ...]
     stuff: tuple[str, ...]
     predicates: tuple[str, ...]
+    sureness: Sureness = Sureness()  # what its scores mean
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -67,15 +69,24 @@ def load_scene_model(run: Path | str, data: Path | None = None, device: str = "a
     load_into(net, found.weights)
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
+    net = net.to(device).eval()
     return SceneModel(
         name=found.record.name,
         digest=found.record.model_sha256,
         task=task,
-        net=net.to(device).eval(),
+        net=net,
         things=names.things,
         stuff=names.stuff,
         predicates=names.predicates,
+        sureness=_sureness(task, net),
     )
+
+
+def _sureness(task: Scenes, net: nn.Module) -> Sureness:
+    """By some of the pictures that the run was tested with, and their annotated objects."""
+    test = task.loaded.test.truth
+    some = test.select(np.arange(min(len(test), MOST_PICTURES)))
+    return fit_sureness(task.guesses(net, some, BEST), some)
 
 
 def one_scene(model: SceneModel, picture: ObservedPicture, labels: np.ndarray) -> SceneGraphs:

@@ -263,6 +263,12 @@ class Scenes(Task):
         metrics = loaded.metrics(found, samples)
         return metrics if samples is None else metrics | self._tried(net, samples)
 
+    def predicate_recalls(self, net: nn.Module, cutoff: int = 50) -> dict[str, float]:
+        """R@K of each predicate on the test pictures."""
+        loaded, test = self.loaded, self.loaded.test
+        (found,) = evaluation.guesses(net, loaded.provider, test.scenes, test.scores, constraints=(True,))
+        return loaded.predicate_recalls(found, cutoff)
+
     def _tried(self, net: nn.Module, samples: np.ndarray) -> dict[str, float]:
         """Recalls with each further value of tau on a client's samples."""
         found: dict[str, float] = {}

@@ -29,6 +29,7 @@ from wayfare.scenes.graph_input import ObservedPicture
 from wayfare.scenes.models import ImpModel
 from wayfare.scenes.recall import Guesses
 from wayfare.scenes.scene_model import SceneModel, load_scene_model
+from wayfare.scenes.sureness import Sureness
 from wayfare.scenes.task import Scenes
 
 THINGS, STUFF, PREDICATES = ["cat", "dog", "sofa"], ["grass-merged"], ["on", "beside", "over"]
@@ -139,6 +140,15 @@ def test_scores_are_products_and_the_best_come_first() -> None:
     assert len(graph_of(model, seen(["cat", "dog", "sofa"], [0.5, 0.5, 1.0]), 1).relations) == 1
 
 
+def test_scores_are_mapped_and_unsure_relations_are_not_drawn() -> None:
+    """Log odds of 0.8 and 0.5, 1.386 and 0, less 1: 0.595 and 0.269."""
+    model = replace(told_by([[0, 1, 1], [1, 0, 0]], [0.8, 0.5]), sureness=Sureness(1.0, -1.0))
+    picture = seen(["cat", "dog", "sofa"], [1.0, 1.0, 1.0])
+    assert [one.score for one in graph_of(model, picture, 10).relations] == pytest.approx([0.5954, 0.2689], abs=1e-4)
+    assert [one.predicate for one in graph_of(model, picture, 10, least=0.3).relations] == ["beside"]
+    assert not graph_of(model, picture, 10, least=0.6).relations
+
+
 def test_labels_are_fitted_and_unknown_ones_left_out() -> None:
     graph = graph_of(told_by([[1, 0, 0]], [0.5]), seen(["hat", "Couch", "grass"], [1, 0.5, 1]), 10)
     table = as_table(graph)
@@ -160,7 +170,7 @@ def test_a_trained_model_says_what_its_task_says(scene_model: SceneModel, annota
     """All 12 ordered pairs of 4 objects, with the probabilities of the task's own guesses on the same annotation."""
     from wayfare.scenes.data import psg
 
-    (graph,) = graphs(scene_model, [annotated], images=["id-0"], top=100)
+    (graph,) = graphs(scene_model, [annotated], images=["id-0"], top=100, least=0)
     own = scene_model.task.guesses(scene_model.net, psg.load(annotated).select(np.array([0])))
     assert len(graph.relations) == 12 and graph.picture.segments is not None
     assert [one.score for one in graph.relations] == pytest.approx(own.scores.tolist())
