@@ -44,6 +44,14 @@ def test_names_of_labels_are_right_for_every_picture_that_has_them() -> None:
     assert right_pairs(found, "image", torch.tensor([1, 2])).tolist() == [[1, 1, 0], [0, 0, 1]]
 
 
+def test_texts_that_fit_a_picture_are_not_wrong_for_it() -> None:
+    found, raw, rows = buffers(), torch.tensor([[3.0, 0]]), torch.tensor([0])
+    found.asked[2] = torch.tensor([1.0, 0, 0])  # text 2 asks for label 0, which picture 0 has
+    # of the cosines 1, 0, 1 at temperature 0.5 the last does not count
+    expected = -2 + math.log(math.exp(2) + 1)
+    assert float(Contrastive(0.5, 0).loss(found, "image", rows, raw)) == pytest.approx(expected, rel=1e-6)
+
+
 def test_both_terms_change_the_gradient() -> None:
     slopes = []
     for gamma in (0.0, 1.0):

@@ -266,7 +266,10 @@ def _answer(index: SearchIndex, view: View, query: Query, each: _Encoded, k: int
     hits = nearest_items(codes, each.features, k, by_words)
     level = index.model.close[view]
     close = any(hit.score >= level or hit.words >= _MOST_WORDS for hit in hits)
-    return SearchAnswer(query, view, hits, each.reading.unknown, each.near, each.reading.changed, close)
+    reading = each.reading
+    return SearchAnswer(
+        query, view, hits, unknown=reading.unknown, nearest=each.near, read_as=reading.changed, close=close
+    )
 
 
 def nearest_items(
