@@ -157,7 +157,7 @@ def _real(args, out, side_by_side):
                 figures = campus.campus(photos, out / "campus", side_by_side)
                 found["campus"] = (figures, campus.show, campus.targets)
             if "confidence" in args.only:
-                name = "sequences/fold-0/fedavg"
+                name = "sequences/fold-2/fedavg"
                 common.play({name: campus.planned(photos)[name]}, out / "campus", side_by_side)
                 rows["campus"] = confidence.confidence(out / "campus" / name)
     if rows:
