@@ -154,7 +154,8 @@ def _objects(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
 
 def _places(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
     counts = inspected.findings.counts
-    samples, extent = int(counts.get("photos", 0)), float(max(counts.get("width, m", 0), counts.get("height, m", 0)))
+    samples = int(counts.get("photos", 0))
+    extent = max(float(counts.get(side, 0)) for side in ("width, m", "height, m"))
     has_sequences = int(counts.get("sequences", 0)) >= _SEQUENCES
     near = float(max(5, min(25, round(extent / 12))))
     strip = {"name": "strips", "strip": max(near, float(round(extent / 12)))}
