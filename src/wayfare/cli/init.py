@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -75,7 +76,7 @@ def make_recipe(data: Path, recipe: Path, choices: Choices, layout: str = "", as
         inspected = inspect(data, layout, partial(progress, f"looking at {data}"))
     err.print(foreign(inspected.sentence(), 1000), highlight=False, soft_wrap=True)
     list_notes(inspected.odd)
-    if asks and err.is_terminal and typer.get_text_stream("stdin").isatty():
+    if asks and err.is_terminal and sys.stdin.isatty():
         choices = _asked(inspected, choices)
     with err.status("fitting a recipe to it"):
         text, experiment = first_that_fits(inspected, choices, recipe.stem)

@@ -127,8 +127,8 @@ def _server(rounds: int, choices: Choices) -> dict[str, list[Entry]]:
 
 
 def _objects(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
-    # The rate and the epochs were chosen on the town's sights (987 pictures, ten clients, 20 rounds, one seed): rates of
-    # 3e-4, 1e-3, 3e-3 with 1, 2, 5 epochs gave 68.5 to 72.9 %, and these the most.
+    # The rate and the epochs were chosen on the town's sights (987 pictures, ten clients, 20 rounds, one seed): rates
+    # of 3e-4, 1e-3, 3e-3 with 1, 2, 5 epochs gave 68.5 to 72.9 %, and these the most.
     count = int(inspected.findings.counts.get("pictures", 0) or inspected.findings.counts.get("photos", 0))
     data = _data(inspected)
     if inspected.found.layout == "photos":
