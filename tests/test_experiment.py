@@ -80,7 +80,7 @@ EVERY = [(kind, name, other) for kind in COMPONENTS for name in names(kind) for 
 def test_every_component_goes_through_toml(kind, name, other) -> None:
     component = made(find(kind, name), other)
     source = component.source if kind == "partition" else "labels"
-    tasks = {"labels": None, "categories": Scenes(), "photos": Places(), "features": Places()}
+    tasks = {"labels": None, "categories": Scenes(), "photos": Places(), "features": Places(), "files": Places()}
     task = {"task": tasks[source]} if source != "labels" else {}
     task |= {"task": task_for(component)} if kind == "strategy" else {}
     meets = {"topology": Encounters()} if kind == "exchange" else {}

@@ -174,6 +174,15 @@ def test_owners_and_tasks_are_chosen_by_flags(tmp_path):
         first_that_fits(found, Choices(task="places"), "x")
 
 
+def test_much_data_is_not_tried_beforehand(capsys, tmp_path, monkeypatch):
+    for name, colour in COLOURS.items():
+        for number in range(3):
+            picture(tmp_path / f"much/{name}/{number}.jpg", colour, number)
+    monkeypatch.setattr("wayfare.cli.init._MOST_TRIED", 5)
+    status, out, _ = call(capsys, "init", tmp_path / "much", "--json", "--clients", 2)
+    assert status == 0 and json.loads(out)["estimate"].startswith("not tried, because preparing 6 samples")
+
+
 def test_questions_on_a_terminal(capsys, tmp_path, monkeypatch):
     from wayfare.cli import init as command
 

