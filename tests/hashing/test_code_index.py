@@ -112,6 +112,21 @@ def test_what_cannot_be_added_or_asked_is_refused(folder: Path) -> None:
     assert contents(folder) == written
 
 
+@pytest.mark.parametrize("width", [1, 2, 3, 8, 16, 40])
+def test_near_rows_are_all_that_are_no_farther_than_the_last(width: int, tmp_path: Path) -> None:
+    made = rng_for(0, "near", width).integers(0, 4, (300, width), np.uint8)
+    add(tmp_path, MODEL, "", [CodePart([f"{row}" for row in range(300)], made)])
+    add(tmp_path, MODEL, "", [CodePart(["7"], made[:1] ^ 1)])  # row 7 is replaced by row 300
+    index, query = Codes(tmp_path), np.zeros(width, np.uint8)
+    far = np.unpackbits(np.concatenate([made, made[:1] ^ 1]), axis=1).sum(1)
+    far[7] = 10_000
+    for count in (1, 5, 299, 300, 9999):
+        rows, distances = index.near(query, count)
+        last = np.sort(far)[min(count, 300) - 1]
+        assert rows.tolist() == np.flatnonzero(far <= last).tolist() and distances.tolist() == far[rows].tolist()
+    assert [index.id_at(row) for row in index.live_rows()] == [f"{row}" for row in range(300) if row != 7] + ["7"]
+
+
 # ---- Models
 
 

@@ -173,8 +173,7 @@ class Codes:
     def near(self, code: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
         """The rows of the `count` nearest items to a packed code, and of all others as near as the last; distances."""
         distances = self._distances(code)
-        reach = _reach(distances, min(count, len(self)))
-        rows = np.flatnonzero(distances <= reach)
+        rows = _nearest_rows(distances, min(count, len(self)))
         return rows, distances[rows].astype(np.int64)
 
     def distances_of(self, rows: np.ndarray, code: np.ndarray) -> np.ndarray:
@@ -196,11 +195,14 @@ class Codes:
         word = next(size for size in (8, 4, 2, 1) if self.facts.width % size == 0)
         own = code.view(f"u{word}")
         found = np.empty(self.facts.rows, np.uint8 if self.facts.width < 32 else np.uint16)
+        space = np.empty((min(_BLOCK, len(found)), len(own)), own.dtype)
         for start in range(0, len(found), _BLOCK):
-            words = self._rows[start : start + _BLOCK].view(f"u{word}")
-            counts = np.bitwise_count(words ^ own)
             part = found[start : start + _BLOCK]
-            part[:] = counts[:, 0] if counts.shape[1] == 1 else counts.sum(1, dtype=found.dtype)
+            differ = np.bitwise_xor(self._rows[start : start + _BLOCK].view(own.dtype), own, out=space[: len(part)])
+            if len(own) == 1:
+                np.bitwise_count(differ[:, 0], out=part)
+            else:
+                np.bitwise_count(differ).sum(1, dtype=found.dtype, out=part)
         found[self._replaced] = np.iinfo(found.dtype).max
         return found
 
@@ -254,13 +256,18 @@ def quantised(values: np.ndarray) -> np.ndarray:
     return np.rint(values * (_LARGEST / np.where(most > 0, most, 1))).astype(np.int8)
 
 
-def _reach(distances: np.ndarray, count: int) -> int:
-    """The distance of the count-th nearest. A sample gives a first guess: counting millions of distances is slow."""
+def _nearest_rows(distances: np.ndarray, count: int) -> np.ndarray:
+    """The rows of the `count` smallest distances, and of all that equal the last of them.
+
+    A sample gives a first guess of how far that is: counting or sorting millions of distances is slow.
+    """
     sample = np.sort(distances[:: max(1, len(distances) // 4096)])
     guess = int(sample[min(len(sample) - 1, len(sample) * count // max(1, len(distances)))])
-    while (near := distances[distances <= guess]).size < count:
+    while (rows := np.flatnonzero(distances <= guess)).size < count:
         guess += 1
-    return int(np.partition(near, count - 1)[count - 1]) if count else -1
+    near = distances[rows]
+    reach = np.partition(near, count - 1)[count - 1] if count else -1
+    return rows[near <= reach]
 
 
 def add(folder: Path | str, model: str, run: str, parts: Iterable[CodePart]) -> AddedCodes:

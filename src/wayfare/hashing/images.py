@@ -114,7 +114,7 @@ class DinoImages(ImageSide):
     """Features of a frozen DINOv2 ViT-S/14, and a head on them."""
 
     side: int = 224  # of the pictures before the frozen network, in pixels: a multiple of 14
-    hidden: int = 512  # between features and bits; 0: no hidden layer
+    hidden: int = 0  # between features and bits; 0: no hidden layer, which a federation averages better
 
     def __post_init__(self) -> None:
         if self.side < _PATCH or self.side % _PATCH:

@@ -101,7 +101,7 @@ class BagOfWords(TextSide):
 class FrozenTexts(TextSide):
     """Vectors of a frozen sentence encoder, and a head on them."""
 
-    hidden: int = 512  # 0: no hidden layer
+    hidden: int = 0  # 0: no hidden layer, which a federation averages better
 
     any_word: ClassVar[bool] = True
     name: ClassVar[str]
