@@ -46,6 +46,7 @@ FACTS, CODES, VALUES, IDS, METADATA = "codes.json", "codes.bin", "values.bin", "
 ENDS, REPLACED, WORDS = "ends.bin", "replaced.bin", "words.sqlite"  # the last is made by `lexicon`
 _BLOCK = 1 << 16  # codes that are compared at a time: they stay in the processor's cache
 _LARGEST = 127
+_FARTHEST = {1: 2**8 - 1, 2: 2**16 - 1}  # what a distance of so many bytes can be at most
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,8 @@ class Codes:
 
     def distances_of(self, rows: np.ndarray, code: np.ndarray) -> np.ndarray:
         """The distances of some rows from a packed code, in bits."""
-        return np.bitwise_count(self._rows[rows] ^ code).sum(1, dtype=np.int64)
+        found: np.ndarray = np.bitwise_count(self._rows[rows] ^ code).sum(1, dtype=np.int64)
+        return found
 
     def sample(self, count: int) -> np.ndarray:
         """Codes of about so many items, evenly spaced."""
@@ -187,8 +189,9 @@ class Codes:
     def numbers(self, rows: np.ndarray, bits: int) -> np.ndarray:
         """What codes were rounded from, as well as it is known, float32 (n, bits)."""
         if self._values is not None:
-            return self._values[rows].astype(np.float32)
-        return 2 * np.unpackbits(self._rows[rows], axis=1, count=bits, bitorder="little").astype(np.float32) - 1
+            return np.asarray(self._values[rows], np.float32)
+        signs = np.unpackbits(self._rows[rows], axis=1, count=bits, bitorder="little")
+        return np.asarray(2.0 * signs - 1, np.float32)
 
     def _distances(self, code: np.ndarray) -> np.ndarray:
         """Of every row, in bits; beyond all others where a row is replaced."""
@@ -203,7 +206,7 @@ class Codes:
                 np.bitwise_count(differ[:, 0], out=part)
             else:
                 np.bitwise_count(differ).sum(1, dtype=found.dtype, out=part)
-        found[self._replaced] = np.iinfo(found.dtype).max
+        found[self._replaced] = _FARTHEST[found.itemsize]
         return found
 
     def search(self, codes: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:

@@ -224,6 +224,8 @@ class Hashing(Task):
 
     def _ask_for_labels(self, batch: Step, rng: np.random.Generator) -> None:
         """Replace some of a batch's texts by names of some of their labels, at least one of each."""
+        if batch.labels is None:
+            return
         has = batch.labels.cpu().numpy() > 0
         kept = has & (rng.random(has.shape) < 0.5)
         kept = np.where(kept.any(1, keepdims=True), kept, has)

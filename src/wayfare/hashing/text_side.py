@@ -32,6 +32,7 @@ from wayfare.nets.sentences import MiniLM, SentenceEncoder, WordLlama
 TextReader = Callable[[np.ndarray], Tensor]  # rows of all pairs -> a batch, as the encoder takes it
 _FORM = 1  # raise it when the same encoder and texts give other features
 _AT_ONCE = 1000
+_NETWORKS: dict[str, type[SentenceEncoder]] = {"minilm": MiniLM, "wordllama": WordLlama}
 
 
 class TextSide:
@@ -105,7 +106,6 @@ class FrozenTexts(TextSide):
 
     any_word: ClassVar[bool] = True
     name: ClassVar[str]
-    network: ClassVar[type[SentenceEncoder]]
     width: ClassVar[int]
 
     def __post_init__(self) -> None:
@@ -113,14 +113,15 @@ class FrozenTexts(TextSide):
 
     def sentences(self) -> SentenceEncoder:
         """The encoder, from the cache."""
-        return _encoder(self.network, self.name, str(PUBLISHED[self.name].path))
+        return _encoder(self.name, str(PUBLISHED[self.name].path))
 
     def reader(self, pairs: Paired, progress: Progress) -> TextReader:
         found = self._features([str(text) for text in pairs.texts], progress)
         return lambda rows: torch.from_numpy(found[rows])
 
     def inputs(self, texts: Sequence[str], words: Sequence[str]) -> Tensor:
-        return self.sentences()(texts) * self.width**0.5  # numbers of about 1
+        found: Tensor = self.sentences()(texts) * self.width**0.5  # numbers of about 1
+        return found
 
     def encoder(self, pairs: Paired, bits: int) -> nn.Module:
         if not any(pairs.texts) and len(pairs):
@@ -160,7 +161,6 @@ class MiniLMTexts(FrozenTexts):
     """all-MiniLM-L6-v2."""
 
     name: ClassVar[str] = "minilm"
-    network: ClassVar[type[SentenceEncoder]] = MiniLM
     width: ClassVar[int] = 384
 
 
@@ -169,14 +169,13 @@ class WordLlamaTexts(FrozenTexts):
     """WordLlama."""
 
     name: ClassVar[str] = "wordllama"
-    network: ClassVar[type[SentenceEncoder]] = WordLlama
     width: ClassVar[int] = 256
 
 
 @cache
-def _encoder(network: type[SentenceEncoder], name: str, path: str) -> SentenceEncoder:
-    """Read once: the file is the same wherever it is read from, and is compared with its digest."""
-    return network(name, PUBLISHED[name].load())
+def _encoder(name: str, path: str) -> SentenceEncoder:
+    """Read once for each file, which is compared with its digest."""
+    return _NETWORKS[name](name, PUBLISHED[name].load())
 
 
 def _check_hidden(hidden: int) -> None:

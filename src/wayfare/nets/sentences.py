@@ -87,7 +87,7 @@ class MiniLM(SentenceEncoder):
 
     def _layer(self, x: Tensor, mask: Tensor, at: str) -> Tensor:
         parts = [self._linear(x, f"{at}attention.self.{part}") for part in ("query", "key", "value")]
-        query, key, value = (part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in parts)
+        query, key, value = (part.reshape(*part.shape[:2], self.heads, -1).transpose(1, 2) for part in parts)
         mixed = scaled_dot_product_attention(query, key, value, attn_mask=mask).transpose(1, 2).flatten(2)
         x = self._norm(x + self._linear(mixed, f"{at}attention.output.dense"), f"{at}attention.output.LayerNorm")
         wide = gelu(self._linear(x, f"{at}intermediate.dense"))
@@ -121,7 +121,8 @@ def weights_only(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _tokenizer(name: str, content: Tensor) -> Any:
-    from tokenizers import Tokenizer  # a tenth of a second that only these encoders need
+    # a tenth of a second that only these encoders need
+    from tokenizers import Tokenizer  # type: ignore[import-not-found, unused-ignore]
 
     try:
         found = Tokenizer.from_str(bytes(content.numpy()).decode())
