@@ -308,9 +308,7 @@ def test_known_shapes_need_no_levels(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert fashion.KNOWN == {(19862, 35): ((8, 27), 3000), (15696, 32): ((4, 28), 2000)}
     write(tmp_path)
     (tmp_path / "levels.json").unlink()
-    with pytest.raises(
-        DataError, match=r"label.mat: 5 columns: how many belong to the first level\? \(say levels"
-    ):
+    with pytest.raises(DataError, match=r"label.mat: 5 columns: how many belong to the first level\? \(say levels"):
         fashion.load(tmp_path)
     assert fashion.load(tmp_path, levels=(2, 3)).levels == (2, 3)
     with pytest.raises(DataError, match=r"5 columns, expected 2 [+] 2"):

@@ -172,8 +172,8 @@ def search(index: SearchIndex, queries: Iterable[Query], k: int = 10, find: View
         raise ConfigError("no query: give some words or a photo")
     model, found, answers = index.model, Searched(), dict[int, SearchAnswer]()
     began = time.perf_counter()
-    by_words, by_photo = (find or (usual if usual in index.codes else next(iter(index.codes))) for usual in VIEWS)
-    views: dict[str, View] = {"words": by_words, "photo": by_photo}
+    usual = [view if view in index.codes else next(iter(index.codes)) for view in VIEWS]
+    views: dict[str, View] = {"words": find or usual[0], "photo": find or usual[1]}
     words = [(at, each.words) for at, each in enumerate(all_queries) if not each.photo]
     photos = [(at, each.photo) for at, each in enumerate(all_queries) if each.photo]
     ready = {
