@@ -12,4 +12,6 @@ experiment = Experiment(
     training=Training(epochs=2, batch_size=16, lr=0.05),
     rounds=5,
 )
-print(run(experiment, sys.argv[1] if len(sys.argv) > 1 else "runs/first")["metrics"])
+result = run(experiment, sys.argv[1] if len(sys.argv) > 1 else "runs/first")
+print(result.metrics)
+model = result.load()  # .predict, .embed, .evaluate, .network, .export; of places .locate, of hashing .search

@@ -81,6 +81,7 @@ def test_every_component_goes_through_toml(kind, name, other) -> None:
     component = made(find(kind, name), other)
     source = component.source if kind == "partition" else "labels"
     tasks = {"labels": None, "categories": Scenes(), "photos": Places(), "features": Places(), "files": Places()}
+    tasks["ids"] = Scenes()
     task = {"task": tasks[source]} if source != "labels" else {}
     task |= {"task": task_for(component)} if kind == "strategy" else {}
     meets = {"topology": Encounters()} if kind == "exchange" else {}

@@ -18,7 +18,7 @@ from wayfare.core.errors import ConfigError
 
 DEFAULTS = {
     "task": "objects", "partition": "random", "strategy": "fedavg", "topology": "server", "exchange": "fedtour",
-    "privacy": "client", "robust": "median", "attack": "signflip",
+    "privacy": "clientlevel", "robust": "median", "attack": "signflip",
 }  # fmt: skip
 COMPONENTS = tuple(DEFAULTS)
 _LARGE = 2**26  # bytes, which no recipe has

@@ -17,15 +17,15 @@ from wayfare.experiment import Evaluation, Experiment, Training
 from wayfare.partition.random import Random
 from wayfare.partition.split import Split
 from wayfare.privacy.attacks import (
+    Alie,
     Attack,
-    InnerProduct,
+    Ipm,
     LabelFlip,
-    LittleIsEnough,
     Mimic,
-    NoiseAtTheBound,
+    Noise,
     SignFlip,
 )
-from wayfare.privacy.robust import CoordinateMedian
+from wayfare.privacy.robust import Median
 from wayfare.runner import run
 from wayfare.strategies.fedavg import FedAvg
 
@@ -45,21 +45,21 @@ def forged(attack: Attack, own: Bundle, *honest: Bundle) -> list[float]:
 def test_changes_by_hand() -> None:
     own, honest = reply(2, -1), (reply(1, 0), reply(3, 4))
     assert forged(SignFlip(scale=2.0), own, *honest) == [-4, 2]
-    assert forged(InnerProduct(scale=0.5), own, *honest) == [-1, -1]  # the mean is (2, 2)
+    assert forged(Ipm(scale=0.5), own, *honest) == [-1, -1]  # the mean is (2, 2)
     assert forged(Mimic(), own, *honest) == [1, 0]
     assert forged(LabelFlip(), own, *honest) == [2, -1]  # it lies while it trains
-    length = np.hypot(*forged(NoiseAtTheBound(ratio=2.0), own, *honest))
+    length = np.hypot(*forged(Noise(ratio=2.0), own, *honest))
     assert length == pytest.approx(2 * (1 + 5) / 2, rel=1e-6)  # the median of the lengths 1 and 5 is 3
 
 
 def test_a_little_is_enough_by_hand() -> None:
     # ten devices, two lie: s = 6 - 2 = 4 supporters, z is the quantile of (8 - 4) / 8 = 0.5, which is 0
-    assert LittleIsEnough.deviations(8, 2) == pytest.approx(0.0)
+    assert Alie.deviations(8, 2) == pytest.approx(0.0)
     # of 50, 24 lie: s = 26 - 24 = 2, (26 - 2) / 26 = 0.923: z = 1.4261
-    assert LittleIsEnough.deviations(26, 24) == pytest.approx(1.4261, abs=1e-4)
+    assert Alie.deviations(26, 24) == pytest.approx(1.4261, abs=1e-4)
     honest = [reply(0, 0), reply(2, 4)]
-    z = LittleIsEnough.deviations(2, 1)
-    assert forged(LittleIsEnough(share=1 / 3), reply(0, 0), *honest) == pytest.approx([1 - z, 2 - 2 * z])
+    z = Alie.deviations(2, 1)
+    assert forged(Alie(share=1 / 3), reply(0, 0), *honest) == pytest.approx([1 - z, 2 - 2 * z])
 
 
 def test_labels_are_turned_around() -> None:
@@ -91,7 +91,7 @@ def test_liars_ruin_the_mean_and_not_the_median(tmp_path: Path) -> None:
     for name, settings in (
         ("alone", {}),
         ("attacked", {"attack": SignFlip(0.3, scale=4.0)}),
-        ("defended", {"attack": SignFlip(0.3, scale=4.0), "robust": CoordinateMedian(0.3)}),
+        ("defended", {"attack": SignFlip(0.3, scale=4.0), "robust": Median(0.3)}),
     ):
         experiment = Experiment(
             partition=Random(10), training=Training(epochs=2, lr=0.1), rounds=6,

@@ -22,7 +22,7 @@ from wayfare.experiment import Evaluation, Experiment
 from wayfare.privacy.accounting import epsilon, noise_for, rounds_within
 from wayfare.privacy.client_level import ClientLevel
 from wayfare.privacy.ledger import Ledger, Release
-from wayfare.privacy.robust import CoordinateMedian
+from wayfare.privacy.robust import Median
 from wayfare.privacy.secrets import FILE, Secret
 from wayfare.runner import run
 from wayfare.strategies.fedavg import FedAvg
@@ -211,7 +211,7 @@ def test_misfits_are_refused_with_the_reason() -> None:
     for settings, reason in (
         ({"strategy": FedProto()}, "is of no use with FedProto: models stay"),
         ({"strategy": FedVC()}, "chooses clients by their size"),
-        ({"robust": CoordinateMedian()}, "do not go together"),
+        ({"robust": Median()}, "do not go together"),
         ({"evaluation": Evaluation(validation_clients=1)}, "published without noise"),
         ({"topology": Hierarchy(2)}, "needs the topology 'server'"),
     ):

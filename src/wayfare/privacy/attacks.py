@@ -59,7 +59,7 @@ class SignFlip(Attack):
 
 
 @dataclass(frozen=True)
-class LittleIsEnough(Attack):
+class Alie(Attack):
     """ALIE (Baruch et al., 2019): the honest mean, moved by z standard deviations, which hides among the honest.
 
     With n replies of which f lie: s = floor(n / 2 + 1) - f, z = the normal quantile of (n - f - s) / (n - f).
@@ -78,7 +78,7 @@ class LittleIsEnough(Attack):
 
 
 @dataclass(frozen=True)
-class InnerProduct(Attack):
+class Ipm(Attack):
     """IPM (Xie et al., 2020): the opposite of the honest mean, `scale` times as long."""
 
     scale: float = 0.5
@@ -97,7 +97,7 @@ class Mimic(Attack):
 
 
 @dataclass(frozen=True)
-class NoiseAtTheBound(Attack):
+class Noise(Attack):
     """A random direction, `ratio` times as long as the median honest change: what the gate just lets through."""
 
     ratio: float = 4.0
@@ -124,26 +124,26 @@ class AttackedEngine(Engine):
     """An engine on which some devices lie."""
 
     def __init__(self, engine: Engine, attack: Attack, liars: frozenset[str], seed: int) -> None:
-        self.engine, self.attack, self.liars, self.seed = engine, attack, liars, seed
+        self.inner, self.attack, self.liars, self.seed = engine, attack, liars, seed
         self.workers = engine.workers
 
     def open(self, spec: str, folder: str, bench: Callable[[], Bench]) -> None:
-        self.engine.open(spec, folder, bench)
+        self.inner.open(spec, folder, bench)
 
     def set_client_sizes(self, size: Callable[[str], int]) -> None:
-        self.engine.set_client_sizes(size)
+        self.inner.set_client_sizes(size)
 
     def finish(self) -> None:
-        self.engine.finish()
+        self.inner.finish()
 
     def call(self, program: str, requests: Requests, deadline: float) -> Iterator[tuple[str, Answer]]:
         if program != "train":
-            return self.engine.call(program, requests, deadline)
+            return self.inner.call(program, requests, deadline)
         return self._train(list(requests), deadline)
 
     def _train(self, asked: list[tuple[str, Bundle]], deadline: float) -> Iterator[tuple[str, Answer]]:
         told = ((id, self.attack.instruct(message) if id in self.liars else message) for id, message in asked)
-        replies = [(id, _copied(reply)) for id, reply in self.engine.call("train", told, deadline)]
+        replies = [(id, _copied(reply)) for id, reply in self.inner.call("train", told, deadline)]
         honest = [reply for id, reply in replies if id not in self.liars and isinstance(reply, Bundle)]
         sent = dict(asked)
         for id, reply in replies:

@@ -42,7 +42,7 @@ class RobustRule(MergeRule):
             what = f"the topology {type(topology).__name__.lower()!r}" if topology.meets else type(strategy).__name__
             return (
                 f"cannot replace the mean in {what}: it uses single replies, and a robust rule leaves only one. "
-                "Choose fedavg, fedprox, scaffold, moon, fedadam, ..."
+                "Choose a strategy that averages"
             )
         return ""
 
@@ -115,7 +115,7 @@ class ByDistance(RobustRule):
 
 
 @dataclass(frozen=True)
-class EqualMean(ByColumn):
+class Mean(ByColumn):
     """The mean with equal weights: no defence by itself, a baseline and what mixing can stand before."""
 
     def columnwise(self, block: np.ndarray, wrong: int) -> np.ndarray:
@@ -123,7 +123,7 @@ class EqualMean(ByColumn):
 
 
 @dataclass(frozen=True)
-class CoordinateMedian(ByColumn):
+class Median(ByColumn):
     """The median of each number (Yin et al., 2018)."""
 
     def columnwise(self, block: np.ndarray, wrong: int) -> np.ndarray:
@@ -131,7 +131,7 @@ class CoordinateMedian(ByColumn):
 
 
 @dataclass(frozen=True)
-class TrimmedMean(ByColumn):
+class Trimmed(ByColumn):
     """The mean of each number without the f smallest and the f largest (Yin et al., 2018)."""
 
     def columnwise(self, block: np.ndarray, wrong: int) -> np.ndarray:
@@ -139,7 +139,7 @@ class TrimmedMean(ByColumn):
 
 
 @dataclass(frozen=True)
-class GeometricMedian(ByDistance):
+class Geometric(ByDistance):
     """The point with the least sum of distances, by Weiszfeld's steps (Pillutla et al., 2022)."""
 
     iterations: int = 100
@@ -177,7 +177,7 @@ class Krum(ByDistance):
 
 
 @dataclass(frozen=True)
-class CentredClipping(ByDistance):
+class Clipping(ByDistance):
     """The mean of the changes, each shortened to a radius around the last estimate (Karimireddy et al., 2021).
 
     v <- v + mean_i (x_i - v) min(1, radius / |x_i - v|), which begins with no change at all.

@@ -115,7 +115,7 @@ def test_a_damaged_model_is_refused(copy: Path, harm: str) -> None:
     elif harm == "gone":
         file.unlink()
     else:
-        summary = json.loads((copy / "summary.json").read_text()) | {"model_sha256": "0" * 64}
+        summary = json.loads((copy / "summary.json").read_text()) | {"weights_sha256": "0" * 64}
         (copy / "summary.json").write_text(json.dumps(summary))
     with pytest.raises(StoreError, match=r"model.safetensors"):
         load_model(copy)

@@ -150,7 +150,9 @@ def near_miss(path: Path) -> str:
 def check(path: Path, strict: bool = False, progress: Progress | None = None) -> Findings:
     """Read all lines, decode all pictures."""
     source = read(path, Problems(strict))
+    labelled = not _usual_labels(header(_file(path))).startswith(_WORDS)
     counts: dict[str, int | float | str] = {
+        **({} if labelled else {"no column of labels": "words that texts share stand for them"}),
         "pairs": len(source),
         "whole pictures": check_pictures(source.files or [], source.problems, progress),
         "without a word": int((~source.worded).sum()),
