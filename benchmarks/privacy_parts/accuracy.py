@@ -1,7 +1,4 @@
-"""Accuracy and what a membership attack finds, at several epsilons: many clients with a few digits each.
-
-The clip was chosen by the length of honest changes in a run without noise (their median), not by accuracy.
-"""
+"""Accuracy at several epsilons: many clients with a few digits each. The clip was set once and not tuned."""
 
 import statistics
 
@@ -43,11 +40,11 @@ def _accuracy(noise, rounds, seed, folder):
 
 
 def targets(figures):
-    """What is judged: more noise never helps, and epsilon 100 keeps most of what is learnt."""
+    """What is judged: more noise does not help, beyond what seeds differ by."""
     by = {row["epsilon"]: row["accuracy"] for row in figures["rows"]}
-    order = [by[key] for key in sorted((k for k in by if k), reverse=True)]
-    falls = all(a >= b - 0.03 for a, b in zip([by[None], *order], order))
-    return [{"name": "accuracy falls with epsilon", "value": order, "target": "monotone within 0.03", "met": falls}]
+    order = [by[None], *(by[key] for key in sorted((k for k in by if k), reverse=True))]
+    gained = max(after - before for before, after in zip(order, order[1:]))
+    return [{"name": "most gained by more noise", "value": gained, "target": "at most 0.03", "met": gained <= 0.03}]
 
 
 def show(figures, console):
