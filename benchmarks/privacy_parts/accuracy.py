@@ -1,6 +1,7 @@
 """Accuracy at several epsilons: many clients with a few digits each. The clip was set once and not tuned."""
 
 import statistics
+from itertools import pairwise
 
 from rich.table import Table
 
@@ -43,7 +44,7 @@ def targets(figures):
     """What is judged: more noise does not help, beyond what seeds differ by."""
     by = {row["epsilon"]: row["accuracy"] for row in figures["rows"]}
     order = [by[None], *(by[key] for key in sorted((k for k in by if k), reverse=True))]
-    gained = max(after - before for before, after in zip(order, order[1:]))
+    gained = max(after - before for before, after in pairwise(order))
     return [{"name": "most gained by more noise", "value": gained, "target": "at most 0.03", "met": gained <= 0.03}]
 
 
