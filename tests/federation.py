@@ -35,7 +35,7 @@ from failing_devices import Troubled
 from offline import alone, tried_elsewhere
 from wayfare.core.locks import holder
 from wayfare.core.protocols import Policy
-from wayfare.deploy.address import Address
+from wayfare.io.address import Address
 from wayfare.deploy.fence_log import read_fence_log
 from wayfare.deploy.flower_tools import _end_with_parent, tail
 from wayfare.deploy.invite import invite, read_invite

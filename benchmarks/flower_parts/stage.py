@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from wayfare.core.seeds import rng_for
-from wayfare.deploy.address import Address
+from wayfare.io.address import Address
 from wayfare.deploy.invite import invite
 from wayfare.deploy.node import Node
 from wayfare.deploy.server import serve

@@ -15,6 +15,15 @@ from wayfare.partition.split import ClientSplit
 POOLED = "everyone"  # the one client of a pooled strategy
 
 
+def hold_out(id: str, samples: np.ndarray, share: float, seed: int) -> Client:
+    """A client that keeps a share of its samples from training; nothing if it has only a few."""
+    if share == 0 or len(samples) < 5:
+        return Client(id, np.sort(samples), np.empty(0, np.int64))
+    order = rng_for(seed, "holdout", id).permutation(samples)
+    kept = max(1, round(share * len(order)))
+    return Client(id, np.sort(order[kept:]), np.sort(order[:kept]))
+
+
 class Clients:
     """The clients of an experiment: those that train, those set aside for validation, and what each one holds."""
 
@@ -60,12 +69,7 @@ class Clients:
         samples = self._split[self._split.position(id)]
         if id in self.validation:
             return Client(id, samples, samples)
-        share = self._evaluation.holdout
-        if share == 0 or len(samples) < 5:
-            return Client(id, np.sort(samples), np.empty(0, np.int64))
-        order = rng_for(self._seed, "holdout", id).permutation(samples)
-        kept = max(1, round(share * len(order)))
-        return Client(id, np.sort(order[kept:]), np.sort(order[:kept]))
+        return hold_out(id, samples, self._evaluation.holdout, self._seed)
 
     @cached_property
     def _everyone(self) -> Client:

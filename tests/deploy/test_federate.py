@@ -293,7 +293,7 @@ def test_a_program_holds_its_lock_until_it_ends_and_is_killed_if_it_does_not(tmp
 @needs_flower
 def test_one_server_to_a_run(tmp_path):
     from wayfare.core.locks import held
-    from wayfare.deploy.address import Address
+    from wayfare.io.address import Address
     from wayfare.deploy.invite import invite
     from wayfare.deploy.server import serve
 
@@ -351,7 +351,8 @@ def test_a_program_passes_its_arguments_on_or_becomes_the_real_one(tmp_path):
 @needs_flower
 def test_an_invitation_is_one_private_file_and_a_name_is_given_once(tmp_path, monkeypatch, capsys):
     from wayfare.deploy.invite import read_invite
-    from wayfare.deploy.keys import Roll, fingerprint
+    from wayfare.deploy.keys import Roll
+    from wayfare.io.certificates import fingerprint
 
     monkeypatch.chdir(tmp_path)
     assert main(["federate", "invite", "camera-1", "--server", "server.example.org:8000", "--json"]) == 0
@@ -375,7 +376,7 @@ def test_an_invitation_is_one_private_file_and_a_name_is_given_once(tmp_path, mo
 
 @needs_flower
 def test_the_servers_certificate_is_for_the_hosts_of_all_invitations(tmp_path):
-    from wayfare.deploy.address import Address
+    from wayfare.io.address import Address
     from wayfare.deploy.invite import invite
     from wayfare.deploy.keys import _hosts_of
 
@@ -387,7 +388,7 @@ def test_the_servers_certificate_is_for_the_hosts_of_all_invitations(tmp_path):
 
 @pytest.fixture(scope="module")
 def invitation(tmp_path_factory):
-    from wayfare.deploy.address import Address
+    from wayfare.io.address import Address
     from wayfare.deploy.invite import invite
 
     folder = tmp_path_factory.mktemp("invitation")
@@ -489,7 +490,7 @@ def test_two_nodes_do_not_share_a_home(invitation, tmp_path):
 
 
 def test_a_node_says_when_its_server_cannot_be_reached_and_when_it_can_again(tmp_path):
-    from wayfare.deploy.address import Address
+    from wayfare.io.address import Address
     from wayfare.deploy.relay import relay
 
     with socket.socket() as one:

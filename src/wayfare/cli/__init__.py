@@ -21,6 +21,7 @@ from wayfare.cli import (
     init,
     leakage,
     look,
+    meet,
     predict,
     privacy,
     reproduce,
@@ -73,6 +74,7 @@ for module in (
     leakage,
     privacy,
     federate,
+    meet,
 ):
     module.add_to(app)
 help.explain(app)

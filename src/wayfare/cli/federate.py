@@ -49,10 +49,11 @@ def invite(
     The first invitation also makes the federation's own authority. The file holds the node's private key, which is kept
     nowhere else: give it to the node's owner over a safe way.
     """
-    from wayfare.deploy.address import Address
     from wayfare.deploy.invite import invite as write_invite
-    from wayfare.deploy.keys import Roll, fingerprint
+    from wayfare.deploy.keys import Roll
     from wayfare.engines.flower.simulation import require
+    from wayfare.io.address import Address
+    from wayfare.io.certificates import fingerprint
 
     require("flwr")
     file = out or Path(f"{name}.invite")
@@ -98,9 +99,9 @@ def server(
 
     The recipe's data.path is the server's own data: it says what the classes are, and is what the model is tested on.
     """
-    from wayfare.deploy.address import Address
     from wayfare.deploy.server import serve
     from wayfare.experiment import Experiment
+    from wayfare.io.address import Address
 
     if resume and (recipe or set_ or out is None):
         raise ConfigError("--resume continues the run in --out unchanged: leave out --recipe and --set")

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperArgument, TyperCommand
 
 HEADINGS = {
-    "Train": ("demo", "init", "run", "resume", "federate"),
+    "Train": ("demo", "init", "run", "resume", "federate", "meet"),
     "Inspect": ("report", "compare", "list", "split", "explain-traffic", "leakage", "privacy"),
     "Use a trained model": ("predict", "index", "locate", "search", "detect", "graph", "evaluate"),
     "Data": ("town", "data"),
@@ -80,6 +80,11 @@ EXAMPLES = {
     "data show": ["wayfare data show my-town --out my-town.html"],
     "data get": ["wayfare data get cifar10", "wayfare data get dinov2-s", "wayfare data get minilm"],
     "data import-weights": ["wayfare data import-weights resnet18-f37072fd.pth resnet18.safetensors"],
+    "meet": [
+        "wayfare meet tour.toml --photos my-photos --name phone-1 --listen 0.0.0.0:8100 --discover",
+        "wayfare meet tour.toml --photos my-photos --name phone-2 --listen 0.0.0.0:8101 --peer 192.168.0.7:8100",
+        "wayfare meet tour.toml --probe measure --name sign-1 --signage --listen 0.0.0.0:8100",
+    ],
     "federate invite": ["wayfare federate invite camera-1 --server example.org:8000"],
     "federate revoke": ["wayfare federate revoke camera-1"],
     "federate server": [

@@ -1,7 +1,8 @@
 """What happens when devices meet: the contracts between the topology `encounters`, its policies and their predictors.
 
 Everything is an array with one entry per device (a column) or per direction of a meeting, so that the same lines
-serve thousands of simulated devices at once and one real device, whose arrays have length 1.
+serve thousands of simulated devices at once and one real device (`encounters/alone.py`): it is device 0 of its columns,
+and in each of its meetings there is one direction, its own.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class DeviceFacts:
     labels: np.ndarray  # how many of each class, int64 (devices, classes)
     targets: np.ndarray  # O_c, the classes its owner cares about, bool (devices, classes), Eq. 4
     stationary: np.ndarray  # signage: a model, no data; bool
+    published: tuple[float, float, float] | None = None
+    """The lowest, median and highest accuracy of all devices, where these entries are not all of them."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,9 @@ class Exchange(Protocol):
 
     def hear(self, columns: Columns, meeting: Meeting) -> Columns:
         """The policy's own columns after a slot's announcements, before anybody asks (only those that changed)."""
+
+    def avoided(self, columns: Columns, meeting: Meeting) -> np.ndarray:
+        """Pairs that keep away from each other in this slot, bool; `decide` asks none of them."""
 
     def decide(self, columns: Columns, meeting: Meeting, predictor: Predictor | None) -> Decision:
         """Who asks; a pure function of what it is given."""

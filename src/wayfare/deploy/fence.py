@@ -32,7 +32,8 @@ import httpx
 
 from wayfare.deploy.fence_log import FenceLog
 from wayfare.deploy.fence_rules import KEY_HEADER, LARGE, PREFIX, ROUTES, Conduct, FenceRefusal, route_of
-from wayfare.deploy.keys import Roll, fingerprint, name_in
+from wayfare.deploy.keys import Roll
+from wayfare.io.certificates import fingerprint, name_in
 
 _CONNECTIONS, _PER_ADDRESS, _PER_NODE = 1024, 128, 16
 _HANDSHAKES, _HANDSHAKES_PER_ADDRESS = 64, 16

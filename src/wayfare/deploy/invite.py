@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from wayfare.core.errors import ConfigError
-from wayfare.deploy.address import Address
 from wayfare.deploy.app_bundle import app_hash
-from wayfare.deploy.keys import check_name, enrol, make_authority, name_in
+from wayfare.deploy.keys import check_name, enrol, make_authority
+from wayfare.io.address import Address
+from wayfare.io.certificates import name_in
 
 _VERSION = 1
 _LARGEST = 2**16  # bytes

@@ -11,10 +11,7 @@ so that a certificate and a Flower node cannot be combined freely.
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import ipaddress
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from wayfare.core.errors import ConfigError
+from wayfare.io.certificates import Authority, fingerprint, new_key, pem, private_pem, write_private
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _AUTHORITY = "Wayfare federation authority"
@@ -34,22 +32,6 @@ def check_name(name: str) -> None:
     """Names of nodes are names of files, and short."""
     if not _NAME.fullmatch(name):
         raise ConfigError(f"{name!r} cannot be a node's name: expected at most 63 letters, digits, - and _")
-
-
-def fingerprint(public_key: Any) -> str:
-    """A short name of a public key, for people to compare."""
-    from cryptography.hazmat.primitives import serialization
-
-    spki = public_key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-    return "SHA256:" + base64.b64encode(hashlib.sha256(spki).digest()).decode().rstrip("=")
-
-
-def name_in(certificate: Any) -> str:
-    """The name that a certificate carries; "" if it carries none or several."""
-    from cryptography import x509
-
-    names = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
-    return str(names[0].value) if len(names) == 1 else ""
 
 
 @dataclass(frozen=True)
@@ -113,26 +95,22 @@ class Roll:
 
 def make_authority(folder: Path, hosts: Sequence[str], days: int) -> None:
     """Make the authority, and a server certificate for these hosts; what is there and still good stays."""
-    from cryptography.hazmat.primitives.asymmetric import ec
-
     if not (folder / "ca.crt").exists():
-        key = ec.generate_private_key(ec.SECP384R1())
-        _write(folder / "ca.key", _private_pem(key))
-        _write(folder / "ca.crt", _pem(_signed(_AUTHORITY, key.public_key(), key, days=_AUTHORITY_DAYS)))
+        key = new_key()
+        write_private(folder / "ca.key", private_pem(key))
+        write_private(folder / "ca.crt", pem(Authority(_AUTHORITY, key).own(_AUTHORITY_DAYS)))
     if not (folder / "server.key").exists():
-        _write(folder / "server.key", _private_pem(ec.generate_private_key(ec.SECP384R1())))
+        write_private(folder / "server.key", private_pem(new_key()))
     known = _hosts_of(folder / "server.pem")
     wanted = list(dict.fromkeys([*known, *hosts, *_HERE]))
     if wanted != known:
         public = _load_key(folder / "server.key").public_key()
-        made = _signed(hosts[0], public, _load_key(folder / "ca.key"), days=days, hosts=wanted)
-        _write(folder / "server.pem.part", _pem(made)).replace(folder / "server.pem")
+        made = Authority(_AUTHORITY, _load_key(folder / "ca.key")).for_server(public, wanted, days)
+        write_private(folder / "server.pem.part", pem(made)).replace(folder / "server.pem")
 
 
 def enrol(folder: Path, name: str, days: int) -> tuple[bytes, bytes]:
     """Make a key and a certificate for a new node; returns both as PEM. The private key is not kept here."""
-    from cryptography.hazmat.primitives.asymmetric import ec
-
     check_name(name)
     place = folder / "nodes" / f"{name}.crt"
     if place.exists():
@@ -140,56 +118,9 @@ def enrol(folder: Path, name: str, days: int) -> tuple[bytes, bytes]:
             f"{name!r} is invited already, and a name belongs to one key: choose another name, or take the first "
             f"invitation back with `wayfare federate revoke {name} --certificates {folder}`"
         )
-    key = ec.generate_private_key(ec.SECP384R1())
-    certificate = _pem(_signed(name, key.public_key(), _load_key(folder / "ca.key"), days=days))
-    return _private_pem(key), _write(place, certificate).read_bytes()
-
-
-def _signed(subject: str, public: Any, authority: Any, *, days: int, hosts: Sequence[str] = ()) -> Any:
-    """A certificate: of the authority itself, of a server (with hosts) or of a node."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.x509.oid import ExtendedKeyUsageOID
-
-    own = public == authority.public_key()
-    now, issuer = datetime.now(UTC), x509.SubjectKeyIdentifier.from_public_key(authority.public_key())
-    builder = x509.CertificateBuilder().subject_name(_named(subject)).issuer_name(_named(_AUTHORITY))
-    builder = builder.public_key(public).serial_number(x509.random_serial_number())
-    builder = builder.not_valid_before(now - timedelta(minutes=5)).not_valid_after(now + timedelta(days=days))
-    builder = builder.add_extension(x509.BasicConstraints(ca=own, path_length=0 if own else None), critical=True)
-    builder = builder.add_extension(_usage(own), critical=True)
-    if own:
-        return builder.add_extension(issuer, critical=False).sign(authority, hashes.SHA384())
-    role = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
-    builder = builder.add_extension(x509.ExtendedKeyUsage([role]), critical=True)
-    if hosts:
-        builder = builder.add_extension(x509.SubjectAlternativeName([_alternative(host) for host in hosts]), False)
-    above = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(issuer)
-    return builder.add_extension(above, critical=False).sign(authority, hashes.SHA384())
-
-
-def _usage(authority: bool) -> Any:
-    from cryptography import x509
-
-    return x509.KeyUsage(
-        digital_signature=True, key_cert_sign=authority, crl_sign=authority, content_commitment=False,
-        key_encipherment=False, data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
-    )  # fmt: skip
-
-
-def _named(text: str) -> Any:
-    from cryptography import x509
-
-    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text[:64])])
-
-
-def _alternative(host: str) -> Any:
-    from cryptography import x509
-
-    try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        return x509.DNSName(host)
+    key = new_key()
+    certificate = pem(Authority(_AUTHORITY, _load_key(folder / "ca.key")).for_client(name, key.public_key(), days))
+    return private_pem(key), write_private(place, certificate).read_bytes()
 
 
 def _hosts_of(certificate: Path) -> list[str]:
@@ -211,25 +142,3 @@ def _load_key(path: Path) -> Any:
     if not path.is_file():
         raise ConfigError(f"{path} is missing: only who has it can invite nodes or change the server's certificate")
     return serialization.load_pem_private_key(path.read_bytes(), password=None)
-
-
-def _private_pem(key: Any) -> bytes:
-    from cryptography.hazmat.primitives import serialization
-
-    form = serialization.PrivateFormat.PKCS8
-    return bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
-
-
-def _pem(certificate: Any) -> bytes:
-    from cryptography.hazmat.primitives import serialization
-
-    return bytes(certificate.public_bytes(serialization.Encoding.PEM))
-
-
-def _write(path: Path, data: bytes) -> Path:
-    """A new file that only its owner can read."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-    return path

@@ -21,11 +21,11 @@ from typing import Any, Literal
 from wayfare.core.errors import ConfigError
 from wayfare.core.locks import folder_held
 from wayfare.deploy import sandbox
-from wayfare.deploy.address import Address
 from wayfare.deploy.flower_tools import environment, module, program, started
 from wayfare.deploy.invite import Invite
 from wayfare.deploy.node_log import lines_since_now
 from wayfare.deploy.relay import relay
+from wayfare.io.address import Address
 from wayfare.io.cache import cache_dir
 
 Sandbox = Literal["auto", "off", "required"]

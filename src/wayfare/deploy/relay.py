@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from wayfare.deploy.address import Address
+from wayfare.io.address import Address
 
 _CONNECT = 20.0  # seconds
 

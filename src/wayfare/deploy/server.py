@@ -23,12 +23,12 @@ from wayfare.components import allowed_code
 from wayfare.core import errors
 from wayfare.core.errors import ConfigError, DeviceError, StoreError, WayfareError
 from wayfare.core.locks import await_end, held, holder
-from wayfare.deploy.address import Address
 from wayfare.deploy.control import Control
 from wayfare.deploy.flower_tools import environment, module, program, started, tail
 from wayfare.deploy.keys import Roll
 from wayfare.deploy.local_folder import check_federable
 from wayfare.experiment import Experiment
+from wayfare.io.address import Address
 
 Listener = Callable[[str, dict[str, Any]], None]
 _UP = 90.0  # seconds within which the SuperLink must answer

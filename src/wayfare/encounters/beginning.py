@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from wayfare.core.bundle import Bundle
 from wayfare.core.errors import ConfigError
-from wayfare.core.exchange import Columns
+from wayfare.core.exchange import Columns, DeviceFacts, Exchange
 from wayfare.core.federation import Federation
 from wayfare.core.gate import Gate, Refusal, merged
 from wayfare.encounters.judging import scores
@@ -51,7 +49,8 @@ def train_first_models(state: EncounterState, gate: Gate) -> bool:
     if scenario.policy.scored:
         state.columns["score"][part] = scores(state, gate, part)
     if part[-1] == len(scenario.ids) - 1:
-        state.columns |= _budgets(scenario, state.columns["score"])
+        facts = replace(scenario.facts, score=state.columns["score"])
+        state.columns |= budgets_of(scenario.policy, facts)
     return bool(lessons) and not admitted
 
 
@@ -66,10 +65,11 @@ def _first_lesson(scenario: Scenario, base: Bundle, i: int) -> Bundle | None:
     return lesson(message, given, settings.base_iterations) if len(given) else None
 
 
-def _budgets(scenario: Scenario, score: np.ndarray) -> Columns:
-    budgets, name = scenario.policy.begin(replace(scenario.facts, score=score)), type(scenario.policy).__name__
+def budgets_of(policy: Exchange, facts: DeviceFacts) -> Columns:
+    """What the policy begins with; refused if it is more than the limit."""
+    budgets, name = policy.begin(facts), type(policy).__name__
     if min(budgets["can_send"].min(), budgets["can_take"].min()) < 0:
         raise ConfigError(f"{name} begins with a negative budget")
-    if (budgets["can_send"] + budgets["can_take"] > scenario.facts.limit).any():
+    if (budgets["can_send"] + budgets["can_take"] > facts.limit).any():
         raise ConfigError(f"{name} begins with more than its limit of exchanges (Eq. 6)")
     return budgets

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from wayfare.core.bundle import Bundle, Weights
+from wayfare.core.bundle import Bundle, Value, Weights
 from wayfare.core.errors import ConfigError
 from wayfare.core.exchange import PEER, DeviceFacts
 from wayfare.core.federation import Federation
@@ -24,7 +24,18 @@ from wayfare.encounters.links import RadioLink
 if TYPE_CHECKING:
     from wayfare.encounters.topology import Encounters
 
-_UNLIMITED = 2**40
+UNLIMITED = 2**40  # of signage without a limit
+
+
+def merge_message(state: Bundle, report: Bundle | None, values: dict[str, Value], at: torch.Tensor | None) -> Bundle:
+    """For the programs `meet` and `look`; `at` are the pictures to test on, where `values` names no test."""
+    tensors, values = dict(state.tensors), dict(values)
+    if report is not None:
+        tensors |= {section + PEER: weights for section, weights in report.tensors.items()}
+        values["n" + PEER] = int(report.number("n"))
+    if at is not None:
+        tensors["samples"] = {"at": at}
+    return Bundle(tensors, values)
 
 
 class Scenario:
@@ -82,7 +93,7 @@ class Scenario:
         count, still = len(self.ids), self.settings.signage_limit
         limit = np.full(count, self.policy.limit, np.int64)
         if still:
-            limit[self.contacts.stationary] = still if still > 0 else _UNLIMITED
+            limit[self.contacts.stationary] = still if still > 0 else UNLIMITED
         labels = [np.bincount(self.labels[held], minlength=len(self.task.classes)) for held in self.samples]
         return DeviceFacts(
             limit=limit,
@@ -127,14 +138,9 @@ class Scenario:
 
     def message(self, me: int, state: Bundle, report: Bundle | None, extra: dict[str, Any] | None = None) -> Bundle:
         """For the programs `meet` and `look`: the device's own state, what a peer sent, the pictures to test it on."""
-        tensors, values = dict(state.tensors), dict(self.initial.values)
-        values |= {"n": int(self.examples[me]), **(extra or {})}
-        if report is not None:
-            tensors |= {section + PEER: weights for section, weights in report.tensors.items()}
-            values["n" + PEER] = int(report.number("n"))
-        if self.policy.scored and "test" not in values:
-            tensors["samples"] = {"at": self.probes[me]}
-        return Bundle(tensors, values)
+        values = {**self.initial.values, "n": int(self.examples[me]), **(extra or {})}
+        at = self.probes[me] if self.policy.scored and "test" not in values else None
+        return merge_message(state, report, values, at)
 
     def iterations(self, device: int) -> int:
         """Steps that a device trains after a merge: signage has nothing to train on."""

@@ -26,7 +26,7 @@ from wayfare.encounters.contacts import matching, priorities
 from wayfare.encounters.laboratory import accuracy
 from wayfare.encounters.state import EncounterState, StoredModel
 
-_SCORES = {"own_before": Number(-1, 1), "own_after": Number(-1, 1)}  # -1: the device holds nothing out
+OWN_SCORES = {"own_before": Number(-1, 1), "own_after": Number(-1, 1)}  # -1: the device holds nothing out
 _CLAIM = 0.99  # the accuracy that a liar claims
 _REMEMBERED = 200_000  # merges whose accuracy an oracle remembers
 
@@ -146,7 +146,7 @@ class SlotRunner:
         if not came.any():
             return {"failed": failed}
         done = [merge for merge in merges if merge is not None]
-        outcome = _outcome(columns, _only(asked, came), done, predicted[came])
+        outcome = outcome_of(columns, _only(asked, came), done, predicted[came])
         accepted = self.policy.accept(columns, outcome)
         for me, merge, yes in zip(outcome.me, done, accepted):
             if yes:
@@ -186,9 +186,9 @@ class SlotRunner:
                     yield scenario.ids[me], scenario.message(me, *start, extra)
 
         expects = scenario.initial.tensors | (scenario.tally if policy.scored else {})
-        for id, reply in gate.run("meet", requests(), expects, _SCORES):
+        for id, reply in gate.run("meet", requests(), expects, OWN_SCORES):
             # stored at once, so that a slot's replies are not in memory together
-            merges[direction[id]] = _tested(reply, self.state.store(reply))
+            merges[direction[id]] = tested(reply, self.state.store(reply))
         return merges, sent - sum(merge is not None for merge in merges)
 
     def _merge(self, k: int, asked: Meeting, start: tuple[Bundle, Bundle | None] | None, gate: Gate) -> Merge | None:
@@ -288,13 +288,15 @@ def _only(meeting: Meeting, directions: np.ndarray) -> Meeting:
     return replace(meeting, **{n: a[directions] for n, a in arrays.items() if isinstance(a, np.ndarray)})
 
 
-def _tested(reply: Bundle, stored: StoredModel) -> Merge:
+def tested(reply: Bundle, stored: StoredModel | Bundle) -> Merge:
+    """What a reply to `meet` says of the state that came of it."""
     own = [reply.number(name, -1.0) for name in ("own_before", "own_after")]
     before, after = (math.nan if score < 0 else score for score in own)  # below 0: the device holds none out
     return Merge(stored, accuracy(reply), before, after)
 
 
-def _outcome(columns: Columns, taken: Meeting, merges: list[Merge], predicted: np.ndarray) -> MergeOutcome:
+def outcome_of(columns: Columns, taken: Meeting, merges: list[Merge], predicted: np.ndarray) -> MergeOutcome:
+    """What happened, for the policy: a merge for each direction of the meeting."""
     after, own_before, own_after = np.array([(m.after, m.own_before, m.own_after) for m in merges]).T
     return MergeOutcome(
         slot=taken.slot,

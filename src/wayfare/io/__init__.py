@@ -7,4 +7,5 @@ archives.py                         zip and tar: all of an archive or nothing
 weights.py                          weight files, converted to safetensors in a restricted process
 folders.py, layouts.py, probe.py    what is in a folder, and which data set it is
 cache.py, index_folder.py           files that Wayfare writes itself
+certificates.py                     keys and certificates
 """

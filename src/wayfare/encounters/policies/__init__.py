@@ -38,6 +38,9 @@ class Plain:
     def hear(self, columns: Columns, meeting: Meeting) -> Columns:
         return {}
 
+    def avoided(self, columns: Columns, meeting: Meeting) -> np.ndarray:
+        return np.zeros(len(meeting.me), bool)
+
     def accept(self, columns: Columns, outcome: MergeOutcome) -> np.ndarray:
         return np.ones(len(outcome.me), bool)
 

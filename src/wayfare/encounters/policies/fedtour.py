@@ -100,10 +100,11 @@ class FedTour:
             )
         score = facts.score.astype(np.float64)
         known = self.quantised(score)
-        can_send = _transmissions(score, known, facts.limit, self.reserve)
+        low, middle, high = facts.published or (known.min(), np.median(known), known.max())
+        can_send = _transmissions(score, (low, high), facts.limit, self.reserve)
         columns = {"can_send": can_send, "can_take": facts.limit - can_send}
         if self.start == "median":
-            columns["threshold"] = np.maximum(np.median(known), score)
+            columns["threshold"] = np.maximum(middle, score)
         else:
             columns["threshold"] = score
             columns["announcements"] = np.zeros((len(known), 101), np.int32)  # how often each hundredth was heard
@@ -174,9 +175,9 @@ class FedTour:
         return replace(meeting, **parts, score=self.quantised(meeting.score[chosen]))
 
 
-def _transmissions(score: np.ndarray, known: np.ndarray, limit: np.ndarray, reserve: int) -> np.ndarray:
+def _transmissions(score: np.ndarray, ends: tuple[float, float], limit: np.ndarray, reserve: int) -> np.ndarray:
     """txn = L (Q - Qmin) / (Qmax - Qmin), rounded; half of L where all are equal. Point 6."""
-    low, high = known.min(), known.max()
+    low, high = ends
     txn = limit // 2 if high <= low else np.rint(limit * ((score - low) / (high - low))).astype(np.int64)
     kept = np.minimum(reserve, limit // 2)
     return np.asarray(np.clip(txn, kept, limit - kept))
