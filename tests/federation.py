@@ -35,13 +35,13 @@ from failing_devices import Troubled
 from offline import alone, tried_elsewhere
 from wayfare.core.locks import holder
 from wayfare.core.protocols import Policy
-from wayfare.io.address import Address
 from wayfare.deploy.fence_log import read_fence_log
 from wayfare.deploy.flower_tools import _end_with_parent, tail
 from wayfare.deploy.invite import invite, read_invite
 from wayfare.deploy.node import Node
 from wayfare.deploy.supernode import free_port
 from wayfare.experiment import Evaluation, Experiment
+from wayfare.io.address import Address
 from wayfare.runner import run
 
 NAN, KILLED, STOPPED, CUT = "c0@1", "c1@2", "c2@2", "c0@3"

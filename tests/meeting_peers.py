@@ -67,7 +67,7 @@ def write_contacts(root: Path, pairs: list[tuple[int, int]], name: str = "contac
 
 
 def write_world(root: Path) -> Experiment:
-    """A simulation's data, and the same in a folder for each device: what it holds, and the pictures to measure with."""
+    """A simulation's data, and a folder for each device with what it holds, and one to measure with."""
     from sklearn.datasets import load_digits
 
     digits = load_digits(n_class=4)

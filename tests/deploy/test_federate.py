@@ -293,9 +293,9 @@ def test_a_program_holds_its_lock_until_it_ends_and_is_killed_if_it_does_not(tmp
 @needs_flower
 def test_one_server_to_a_run(tmp_path):
     from wayfare.core.locks import held
-    from wayfare.io.address import Address
     from wayfare.deploy.invite import invite
     from wayfare.deploy.server import serve
+    from wayfare.io.address import Address
 
     here = Address("127.0.0.1", 1)
     invite(tmp_path / "keys", "anna", here, 1, tmp_path / "anna.invite")
@@ -376,9 +376,9 @@ def test_an_invitation_is_one_private_file_and_a_name_is_given_once(tmp_path, mo
 
 @needs_flower
 def test_the_servers_certificate_is_for_the_hosts_of_all_invitations(tmp_path):
-    from wayfare.io.address import Address
     from wayfare.deploy.invite import invite
     from wayfare.deploy.keys import _hosts_of
+    from wayfare.io.address import Address
 
     for name, host in (("anna", "one.example.org"), ("bert", "192.0.2.7"), ("carl", "2001:db8::1")):
         invite(tmp_path / "keys", name, Address(host, 8000), 1 + 30, tmp_path / name)
@@ -388,8 +388,8 @@ def test_the_servers_certificate_is_for_the_hosts_of_all_invitations(tmp_path):
 
 @pytest.fixture(scope="module")
 def invitation(tmp_path_factory):
-    from wayfare.io.address import Address
     from wayfare.deploy.invite import invite
+    from wayfare.io.address import Address
 
     folder = tmp_path_factory.mktemp("invitation")
     invite(folder / "keys", "anna", Address("localhost", 8000), 1, folder / "anna.invite")
@@ -490,8 +490,8 @@ def test_two_nodes_do_not_share_a_home(invitation, tmp_path):
 
 
 def test_a_node_says_when_its_server_cannot_be_reached_and_when_it_can_again(tmp_path):
-    from wayfare.io.address import Address
     from wayfare.deploy.relay import relay
+    from wayfare.io.address import Address
 
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import multiprocessing
 import socket
 import threading
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from meeting_peers import NAMES, be, plan, write_contacts, write_world
 from wayfare.core.bundle import Bundle, digest
@@ -178,7 +180,7 @@ def talk(one: Peer, other: Peer, dies: tuple[int, int] = (-1, -1), slot: int = 0
         key = peer.identity.key
         contact = Contact(peer.identity.name, key, diary.number(key), slot, number == 0, True)
         try:
-            Session(line, me.device, diary, contact, "about").hold()
+            Session(line, me.device, diary, contact, "a" * 64).hold()
         except (PeerFault, Killed) as error:
             ends[number] = error
         finally:
@@ -239,3 +241,139 @@ def test_killed_at_every_step_and_started_again(pair: Any, tmp_path: Path) -> No
                 assert [int(peer.device.state.columns["taken"][0]) for peer in stack.peers] == [1, 1]
                 assert not list((home / "c0" / "taken").glob("*"))
     assert points > 20
+
+
+# ---- strangers and liars
+
+
+def test_a_name_belongs_to_the_first_key_that_came_with_it(tmp_path: Path) -> None:
+    pins = Pins(tmp_path / "known.json", "SHA256:own")
+    pins.check("anna", "SHA256:a")
+    pins.check("anna", "SHA256:a")
+    lies = [("anna", "SHA256:b"), ("bert", "SHA256:a"), ("me", "SHA256:own"), ("", "SHA256:c"), ("x" * 64, "SHA256:d")]
+    for name, key in lies:
+        with pytest.raises(UnknownPeer):
+            pins.check(name, key)
+    enrolled = replace(pins, strangers=False)
+    enrolled.check("anna", "SHA256:a")
+    with pytest.raises(UnknownPeer, match="is not in"):
+        enrolled.check("carl", "SHA256:c")
+    assert pins.read() == {"anna": "SHA256:a"}
+
+
+GOOD: dict[str, dict[str, Any]] = {
+    "hello": {"version": 1, "about": "a" * 64, "nonce": "b" * 32, "open": ["c" * 32]},
+    "offer": {
+        "settled": {"c" * 32: "taken"}, "announced": True, "avoids": False, "score": 0.5, "model": "d" * 64,
+        "examples": 3, "labels": [1, 2],
+    },
+    "want": {"wants": True, "transfer": "e" * 32, "have": "", "from": 0},
+    "weights": {"transfer": "e" * 32, "sha256": "f" * 64, "bytes": 9, "from": 0},
+    "ack": {"transfer": "e" * 32, "refused": False},
+}  # fmt: skip
+ODD = (
+    None,
+    "x",
+    "../" * 10 + "ab",
+    -1,
+    2**70,
+    math.nan,
+    1e300,
+    True,
+    [],
+    {},
+    [["c"]],
+    {"a": 1},
+    "\x1b[2J",
+    "x" * 10**5,
+)
+
+
+def said(raw: bytes, kind: str, seconds: float = 5) -> dict[str, Any]:
+    mine, theirs = socket.socketpair()
+    with mine, theirs:
+        theirs.sendall(raw)
+        theirs.shutdown(socket.SHUT_WR)
+        return Line(mine, seconds).receive(kind)
+
+
+def framed(message: Any) -> bytes:
+    data = json.dumps(message).encode()
+    return len(data).to_bytes(4, "big") + data
+
+
+def test_messages_have_known_fields_of_known_kinds() -> None:
+    """Whatever stands in a field, it is what was declared, or the meeting ends; nothing says where or when."""
+    assert {name for fields in FIELDS.values() for name in fields} == {
+        "version", "about", "nonce", "open", "settled", "announced", "avoids", "score", "model", "examples", "labels",
+        "wants", "transfer", "have", "from", "sha256", "bytes", "refused",
+    }  # fmt: skip
+    for kind, good in GOOD.items():
+        assert said(framed({"kind": kind, **good}), kind) == good
+        for name in good:
+            for odd in ODD:
+                with contextlib.suppress(PeerFault):
+                    assert FIELDS[kind][name](said(framed({"kind": kind, **good, name: odd}), kind)[name])
+            for changed in ({n: v for n, v in good.items() if n != name}, good | {"where": 1}):
+                with pytest.raises(PeerFault, match="exactly the fields"):
+                    said(framed({"kind": kind, **changed}), kind)
+    for name in ("transfer", "sha256"):  # they become names of files
+        assert not any(FIELDS["weights"][name](odd) for odd in ODD)
+
+
+@pytest.mark.parametrize("raw", [b"", b"\0", b"\xff\xff\xff\xff", b"\0\0\0\5abcde", framed([]), framed("x"),
+                                 framed({"kind": "busy"}), b"\0\0\xff\xff" + b"[" * 65535])  # fmt: skip
+def test_what_is_no_message_ends_the_meeting(raw: bytes) -> None:
+    with pytest.raises(PeerFault):
+        said(raw, "hello")
+
+
+def test_a_slow_peer_has_one_deadline_for_all_that_it_says() -> None:
+    mine, theirs = socket.socketpair()
+    with mine, theirs:
+        over = threading.Event()
+
+        def drip() -> None:
+            for byte in framed({"kind": "hello", **GOOD["hello"]}):
+                if over.wait(0.05):
+                    return
+                theirs.sendall(bytes([byte]))
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        began = time.monotonic()
+        with pytest.raises(PeerFault):
+            Line(mine, 0.4).receive("hello")
+        over.set()
+        thread.join()
+        assert time.monotonic() - began < 5
+
+
+def test_lawless_models_are_refused_and_cost_their_sender(pair: Any, tmp_path: Path) -> None:
+    with both(pair, tmp_path) as stack:
+        one, other = stack.peers
+        model = other.device.state.model
+        good = model["model"]
+        before = digest(one.device.state.model["model"])
+        name = next(iter(good))
+        other.device.state.model = model.with_(model=good | {name: torch.full_like(good[name], math.nan)})
+        assert talk(one, other) == [None, None]
+        [taken] = [line for line in one.diary.ledger if line.way == "taken"]
+        assert taken.state == "refused" and taken.reason.startswith("not finite")
+        assert digest(one.device.state.model["model"]) == before
+        assert [int(one.device.state.columns[name][0]) for name in ("taken", "can_take")] == [0, 1]
+        assert [int(other.device.state.columns[name][0]) for name in ("sent", "can_send")] == [1, 0]
+
+
+def test_a_transfer_that_was_cut_goes_on_where_it_was(pair: Any, tmp_path: Path) -> None:
+    with both(pair, tmp_path) as stack:
+        one, other = stack.peers
+        data = other.device.report().pack()
+        place = one.diary.receiving(other.identity.key, hashlib.sha256(data).hexdigest())
+        place.write_bytes(data[:1000])
+        sent: list[int] = []
+        real = Line.send_bytes
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Line, "send_bytes", lambda self, part: (sent.append(len(part)), real(self, part))[1])
+            assert talk(one, other) == [None, None]
+        assert len(data) - 1000 in sent and agree(stack.peers) and not place.exists()
