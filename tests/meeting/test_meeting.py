@@ -263,8 +263,9 @@ def test_a_name_belongs_to_the_first_key_that_came_with_it(tmp_path: Path) -> No
 
 GOOD: dict[str, dict[str, Any]] = {
     "hello": {"version": 1, "about": "a" * 64, "nonce": "b" * 32, "open": ["c" * 32]},
+    "settled": {"settled": {"c" * 32: "taken"}},
     "offer": {
-        "settled": {"c" * 32: "taken"}, "announced": True, "avoids": False, "score": 0.5, "model": "d" * 64,
+        "announced": True, "avoids": False, "score": 0.5, "model": "d" * 64,
         "examples": 3, "labels": [1, 2],
     },
     "want": {"wants": True, "transfer": "e" * 32, "have": "", "from": 0},

@@ -74,6 +74,10 @@ class Diary:
         model = {name.removeprefix(_OWN): found[name] for name in found.tensors if name.startswith(_OWN)}
         if {name: list(part) for name, part in model.items()} != {n: list(p) for n, p in initial.tensors.items()}:
             raise StoreError(f"{self.file} is of another model than the recipe's")
+        waiting = {line.transfer for line in self.unmerged()}
+        for path in (self.folder / "taken").glob("*"):  # it came, and the ledger never knew
+            if path.name not in waiting:
+                disk.remove(path)
         columns = {name: tensor.numpy().copy() for name, tensor in found[_COLUMNS].items()}
         return DeviceState(Bundle(model, dict(initial.values)), columns, about["round"])
 

@@ -60,7 +60,8 @@ class Mdns:
             server=f"{secrets.token_hex(8)}.local.",
         )  # fmt: skip
         self._zeroconf.register_service(info)
-        self._browser = ServiceBrowser(self._zeroconf, _TYPE, self)  # type: ignore[arg-type]
+        listener: Any = self
+        self._browser = ServiceBrowser(self._zeroconf, _TYPE, listener)
         return self
 
     def __exit__(

@@ -1,7 +1,8 @@
 """One meeting of two devices, as one of them sees it.
 
     hello      version, what the recipe means, a random number, transfers that were never acknowledged
-    offer      what became of those; whether I can send, how good I am, the digest of my model
+    settled    what became of those
+    offer      whether I can send, how good I am, the digest of my model
     want       whether I ask for your model, and how much of it I have from last time
     weights    the model, or the rest of it: first to the one that was called, then to the one that called
     ack        taken, or refused at the gate
@@ -57,11 +58,11 @@ class Session:
         if hello["version"] != VERSION or hello["about"] != self._about:
             raise PeerFault("it has another recipe, other classes or another version of Wayfare")
         settled = {transfer: diary.settled(contact.key, transfer) for transfer in hello["open"]}
+        found = self._swap("settled", settled=settled)["settled"]
+        self._settle({transfer: found.get(transfer, "unknown") for transfer in open_})
         mine = self._device.offer(contact.number, contact.slot)
         said = {**asdict(mine), "score": number_or_none(mine.score), "labels": list(mine.labels)}
-        answer = self._swap("offer", settled=settled, **said)
-        self._settle({transfer: answer["settled"].get(transfer, "unknown") for transfer in open_})
-        theirs = _offer(answer)
+        theirs = _offer(self._swap("offer", **said))
         asks, predicted = self._device.decide(
             contact.number, theirs, contact.slot, chance=_chance(nonce, hello["nonce"]), begins=contact.begins
         )

@@ -55,8 +55,8 @@ _id, _digest = _hex(32), _hex(64)
 FIELDS: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
     "busy": {},
     "hello": {"version": _count(100), "about": _digest, "nonce": _id, "open": _list(MOST_OPEN, _id)},
+    "settled": {"settled": _table(MOST_OPEN, lambda value: value in ("taken", "refused", "unknown"))},
     "offer": {
-        "settled": _table(MOST_OPEN, lambda value: value in ("taken", "refused", "unknown")),
         "announced": _flag,
         "avoids": _flag,
         "score": _share,
@@ -88,7 +88,7 @@ class Line:
         if size > _LARGEST:
             raise PeerFault(f"a message of {size:,} bytes, at most {_LARGEST:,} are read")
         try:
-            found = json.loads(self._exactly(size))
+            found: Any = json.loads(self._exactly(size))
         except (ValueError, RecursionError) as error:
             raise PeerFault("a message that is no JSON") from error
         said = found.pop("kind", None) if isinstance(found, dict) else None
