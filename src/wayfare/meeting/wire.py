@@ -101,7 +101,7 @@ class Line:
             raise PeerFault(f"{kind}: expected exactly the fields {', '.join(wanted)}")
         if odd := [name for name, lawful in wanted.items() if not lawful(found[name])]:
             raise PeerFault(f"{kind}: {odd[0]} is not what it may be")
-        return found
+        return dict(found)
 
     def send_bytes(self, data: bytes | memoryview) -> None:
         """Say so many bytes, a block at a time: each within what is left of the deadline."""
