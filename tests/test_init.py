@@ -150,7 +150,7 @@ def test_run_takes_a_folder_and_makes_its_recipe(capsys, tmp_path):
     status, _, err = call(capsys, "run", tmp_path / "mine", "--out", "first", *more)
     assert status == 0 and Path("mine.toml").exists() and "of traffic" in err, err
     status, _, err = call(capsys, "run", tmp_path / "mine", "--out", "second", *more)
-    assert status == 0 and "which is there already" in err
+    assert status == 0 and "existing recipe: " in err
     status, _, err = call(capsys, "run", "first")
     assert status == 2 and "wayfare resume first" in err
     status, _, err = call(capsys, "init", tmp_path / "mine")

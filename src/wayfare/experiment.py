@@ -156,7 +156,7 @@ class Experiment:
         labels, source = self.task.labels, self.partition.source
         dealt = self.task.source(source)
         if dealt is None and source == "files":
-            raise ConfigError("this partition goes by files: this data has none")
+            raise ConfigError("this partition needs data that is files: this data has none")
         dealt = np.zeros(self.task.samples, np.int64) if dealt is None else dealt
         rng = rng_for(self.seed, "partition")
         if reserved := len(self.reserved()):
@@ -304,7 +304,7 @@ def _check_aggregation(e: Experiment) -> None:
     if e.privacy is not None and e.robust is not None:
         raise ConfigError(
             "[privacy] and [robust] do not go together: one client can move a robust mean by more than it can move a "
-            "sum of clipped changes, and the noise is made for the sum. Choose one"
+            "sum of clipped changes, and the noise is calibrated for the sum. Choose one"
         )
     if e.privacy is not None and e.evaluation.validation_clients:
         raise ConfigError(

@@ -164,7 +164,7 @@ class Attributes(Task):
         reached = now.get("test/balanced_accuracy")
         if reached is None or reached > _CHANCE:
             return ""
-        return f"no better than chance: balanced accuracy {reached:.3f}, and guessing has 0.5. Train longer"
+        return f"no better than chance: balanced accuracy {reached:.3f}, and guessing gives 0.5. Train longer"
 
     @torch.no_grad()
     def evaluate(self, net: nn.Module, samples: np.ndarray | None) -> dict[str, float]:

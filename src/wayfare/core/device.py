@@ -132,7 +132,7 @@ class Device:
         net.train()
         parameters = [p for p in net.parameters() if p.requires_grad]
         if not parameters:
-            raise WayfareError("nothing of this network is trained: choose what is, for instance with model.train")
+            raise WayfareError("no part of this network is trained: choose one, for instance with model.train")
         optimizer = _optimizer(self.training, parameters, self.lr)
         memo: dict[str, Any] = {}
         total, steps = torch.zeros((), device=self._bench.where), 0

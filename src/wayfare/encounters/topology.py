@@ -90,7 +90,9 @@ class Encounters(Topology):
                 "topology: liars is a share; rate and setup are not negative; signage_limit is -1 or more"
             )
         if self.slots > 1 and self.iterations:
-            raise ConfigError("topology.slots = 1 goes with topology.iterations: devices that train remember each slot")
+            raise ConfigError(
+                "topology.iterations needs topology.slots = 1: devices that train keep a memory of each slot"
+            )
         if self.base_iterations and not self.public:
             raise ConfigError("topology.base_iterations needs topology.public, the pictures that the base learns from")
         moving = int((~self._everyone.stationary).sum())
@@ -137,7 +139,7 @@ class Encounters(Topology):
         if not events or any(event.get("taker") for event in events):
             return ""
         if not met:
-            return "no two devices met, so nothing was exchanged: a larger topology.radius, or more of the day?"
+            return "no two devices met, so nothing was exchanged: try a larger topology.radius or a longer window"
         if cut:
             why = f"{cut} exchanges did not fit into their meetings (topology.rate, topology.setup)"
         else:

@@ -40,7 +40,7 @@ class SyntheticFaces(AttributeData):
     faces: int = 20_000
     seed: int = 0  # which faces: the same seed gives the same ones
 
-    about: ClassVar[str] = "a made-up table, about nobody"
+    about: ClassVar[str] = "a synthetic table, not of real people"
     has_pictures: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
