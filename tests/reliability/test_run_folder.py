@@ -322,7 +322,7 @@ def test_other_data_can_be_allowed(photos, tmp_path, capfd):
     assert [len(line.get("changed", [])) for line in found] == [0, 0, 0, 1, 0]
     assert "the data is not that of the earlier rounds" in found[3]["warnings"][0]
     (warning,) = json.loads((run / "summary.json").read_text())["warnings"]
-    assert warning.startswith("from round 3 on: the data are not those")
+    assert warning.startswith("from round 3 on: the data is not that")
 
 
 def test_a_relative_path_from_another_folder(photos, tmp_path, monkeypatch):
