@@ -3,6 +3,7 @@
 Tests run in as many processes as there are cores (`-n auto`), file by file; so each process keeps to one thread.
 """
 
+import functools
 import os
 import sys
 from pathlib import Path
@@ -40,3 +41,15 @@ def pool(shared_cache):
         workers = Pool(2)
     with workers:
         yield workers
+
+
+@pytest.fixture(scope="session", autouse=True)
+def light():
+    """Some thousand runs: without waiting for a disk, asking git for the commit, or unpacking the digits each time."""
+    from sklearn import datasets
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("wayfare.runner._commit", lambda: "")
+        patch.setattr(os, "fsync", lambda handle: None)  # no test cuts the power; `faults.Watch` hears the calls
+        patch.setattr(datasets, "load_digits", functools.cache(datasets.load_digits))
+        yield
