@@ -17,6 +17,12 @@ def nodes(path):
     return list(ast.walk(ast.parse(path.read_text())))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def forgotten():
+    yield
+    nodes.cache_clear()
+
+
 def imports(path):
     for node in nodes(path):
         if isinstance(node, ast.ImportFrom) and node.module:
