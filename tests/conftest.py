@@ -27,8 +27,11 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def shared_cache(tmp_path_factory):
-    """A WAYFARE_CACHE for tests that may have one together, and for the workers below."""
-    return tmp_path_factory.mktemp("cache")
+    """A WAYFARE_CACHE for all tests that may have one together, in all processes, and for the workers below."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared-cache"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture(scope="session")

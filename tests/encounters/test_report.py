@@ -492,7 +492,7 @@ def test_a_crowd_is_thinned_but_for_its_signage(tmp_path: Path) -> None:
     assert found is not None
     data = found.data
     assert len(data["ids"]) == 4000 and [data["ids"][i] for i in data["still"]] == ["d4997", "d4998", "d4999"]
-    assert "Shown are 4,000 of 5,000 devices" in found.note
+    assert "4,000 of 5,000 devices are shown" in found.note
 
 
 # Side by side
