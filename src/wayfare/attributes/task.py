@@ -42,9 +42,9 @@ class Attributes(Task):
 
     data: AttributeData = part("data", "synthetic", _DATA)
     model: AttributeModel = part("model", "table", _MODELS)
-    target: str = "Smiling"  # the attribute to be learnt
+    target: str = "Smiling"  # the attribute to learn
     clusters_see_target: bool = False  # whether the target is among the attributes that samples are clustered by
-    judged_on: Literal["test", "validate"] = "test"  # validate: to choose settings by
+    judged_on: Literal["test", "validate"] = "test"  # validate: for choosing settings
 
     sources: ClassVar[frozenset[str]] = frozenset({"labels", "categories"})
     provides: ClassVar[frozenset[str]] = frozenset({"features", "classes"})

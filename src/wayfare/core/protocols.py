@@ -548,7 +548,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """When and on what the model is judged."""
+    """When and on what the model is evaluated."""
 
     every: int = 1  # rounds between two evaluations; the last round is always evaluated; 0: never
     test: bool = True  # on the task's test set
@@ -561,7 +561,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Policy:
-    """What is accepted from devices, and how long they are waited for."""
+    """What is accepted from devices, and how long to wait for them."""
 
     quorum: float = 0.5  # a round counts if at least this share of those asked gave a usable reply
     deadline: float = 3600.0  # seconds for one round

@@ -251,7 +251,7 @@ def _attributes(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
             **_server(20, choices),
             "data": _data(inspected),
             "model": [Entry("name", model, why)],
-            "task": [Entry("name", "attributes"), Entry("target", target, "the attribute to be learnt")],
+            "task": [Entry("name", "attributes"), Entry("target", target, "the attribute to learn")],
             "partition": [Entry("name", "random"), Entry("clients", choices.clients or _CLIENTS)],
             "training": [Entry("batch_size", 32), Entry("optimizer", "adam"), Entry("lr", 1e-3)],
             "evaluation": [Entry("every", 5), Entry("holdout", 0.0)],
