@@ -46,6 +46,7 @@ _TABLES = {
     "exchange": "Which models a device takes from those it meets: for the topology `encounters`.",
     "privacy": "Differential privacy: see [privacy.md](privacy.md). Without this table there is none.",
     "robust": "What replaces the mean where devices may lie. Without this table nothing does.",
+    "compression": "How models are written on their way to a device and back. Without this table as they are.",
     "attack": "Devices that lie, to try robust rules against. Without this table nobody does.",
 }
 
