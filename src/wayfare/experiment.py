@@ -20,6 +20,8 @@ from wayfare.core.errors import ConfigError, unknown
 from wayfare.core.exchange import Exchange
 from wayfare.core.memory import Memories
 from wayfare.core.protocols import (
+    AS_IS,
+    Compression,
     Evaluation,
     MergeRule,
     Partition,
@@ -63,6 +65,7 @@ class Experiment:
     privacy: MergeRule | None = None  # differential privacy
     robust: MergeRule | None = None  # what replaces the mean where devices may lie
     attack: Attack | None = None  # devices that do lie, to try the others against
+    compression: Compression | None = None  # how models are written on their way
 
     def __post_init__(self) -> None:
         if self.exchange is None and self.topology.meets:
@@ -229,6 +232,7 @@ class Experiment:
             seed=self.seed,
             memories=memories,
             where=self.where,
+            compression=self.compression or AS_IS,
         )
 
 
@@ -316,6 +320,8 @@ def _check_aggregation(e: Experiment) -> None:
             "[privacy] devices would count relations before the first round, and the ledger does not know what that "
             "costs: choose a model and a debiasing that need no counts, or leave [privacy] out"
         )
+    if e.compression is not None and (reason := e.compression.misfit(e.strategy, e.topology)):
+        raise ConfigError(f"[compression] {reason}")
     if reason := e.aggregation.misfit(e.strategy, e.topology):
         raise ConfigError(f"[{'privacy' if e.privacy is not None else 'robust'}] {reason}")
 

@@ -47,6 +47,7 @@ _TABLES = {
     "privacy": "Differential privacy: see [privacy.md](privacy.md). Without this table there is none.",
     "robust": "A robust rule in place of the mean, for devices that may lie. Without this table: the mean.",
     "attack": "Devices that lie, to test robust rules. Without this table: none.",
+    "compression": "How models are packed on their way to a device and back. Without this table: not at all.",
 }
 
 

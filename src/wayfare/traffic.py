@@ -41,6 +41,7 @@ _SECTIONS = {
     "prototypes": _LIKENESS,
     "counts": "How many samples of each class this device has, exactly.",
 }
+_PACKED = "The change of these weights, packed: it reveals what the weights reveal, a little less exactly."
 _PARTS = {  # of a model, by a part of a weight's name
     "memory": _LIKENESS,
     "class_codes": "A code for each class. Those of classes that this device has no sample of are as they came, so it"
@@ -142,7 +143,9 @@ def _described(to: str, when: str, message: Bundle) -> dict[str, Any]:
         for section, weights in message.tensors.items()
         for name, tensor in weights.items()
     ]
-    reveals = {section: _SECTIONS.get(section, _OTHER_SECTION) for section in message.tensors}
+    reveals = {
+        section: _PACKED if "~" in section else _SECTIONS.get(section, _OTHER_SECTION) for section in message.tensors
+    }
     named = {part for name in message.tensors.get("model", ()) for part in name.split(".")}
     reveals |= {f"model/{part}": what for part, what in _PARTS.items() if part in named}
     return {

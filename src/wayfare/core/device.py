@@ -17,7 +17,7 @@ from wayfare.core import tuning
 from wayfare.core.bundle import Bundle, Value, Weights, load_into, snapshot
 from wayfare.core.errors import WayfareError
 from wayfare.core.memory import Memories
-from wayfare.core.protocols import Batch, Client, Extra, Population, Strategy, Task, Training
+from wayfare.core.protocols import AS_IS, Batch, Client, Compression, Extra, Population, Strategy, Task, Training
 from wayfare.core.seeds import rng_for, seed_for
 
 
@@ -37,9 +37,11 @@ class Bench:
         seed: int,
         memories: Memories,
         where: str = "cpu",
+        compression: Compression = AS_IS,
     ) -> None:
         self.task, self.strategy, self.training, self.population = task, strategy, training, population
         self.clients, self.seed, self.memories, self.where = clients, seed, memories, torch.device(where)
+        self.compression = compression
         self._nets: list[nn.Module] = []
         net = self.net(0)
         self.initial: Weights = snapshot(net)
