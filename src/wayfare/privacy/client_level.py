@@ -75,7 +75,7 @@ class ClientLevel(MergeRule):
         if not strategy.linear:
             return f"cannot be combined with {name}: it publishes values of single clients without noise"
         if type(strategy).choose is not FedAvg.choose:
-            return f"cannot be combined with {name}, which samples clients by size: all must be equally likely"
+            return f"cannot be combined with {name}, which chooses clients by their size: all must be equally likely"
         return ""
 
     def check_network(self, net: nn.Module) -> None:
