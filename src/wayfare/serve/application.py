@@ -52,6 +52,7 @@ def build(settings: Settings, keys: Keys, hosts: frozenset[str], *, scheme: str,
     app.add_exception_handler(WayfareError, _wayfare_error)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(Exception, _unexpected)
     return Access(_WithCsrf(app, keys), keys, hosts, scheme)
 
 
@@ -94,8 +95,14 @@ async def _http_error(request: Request, error: Exception) -> Response:
     return _said(request, texts.get(status, "This request cannot be answered."), "RequestError", status)
 
 
+async def _unexpected(request: Request, error: Exception) -> Response:
+    """A fault of ours: the terminal has it all, the browser nothing of it."""
+    return _said(request, "This is a fault of Wayfare: the terminal says more.", "InternalError", 500)
+
+
 def _said(request: Request, text: str, kind: str, status: int) -> Response:
     if request.url.path.startswith("/api/"):
         return JSONResponse({"error": text, "kind": kind}, status)
-    template = "part_error.html" if request.url.path.startswith("/part/") else "error.html"
-    return page(request, template, status=status, text=text)
+    if request.url.path.startswith("/part/"):  # it stands in a page that is in order itself
+        return page(request, "part_error.html", text=text)
+    return page(request, "error.html", status=status, text=text)

@@ -13,6 +13,7 @@ import resource
 import numpy as np
 from PIL import Image
 
+from wayfare.core.errors import DataError
 from wayfare.io.images import decode
 from wayfare.serve.frames import Message, serve_requests
 
@@ -26,17 +27,24 @@ def look(data: bytes, sizes: list[list[int]], whole: bool, side: int) -> Message
 
     Networks see photos in one size, which depends on how the file is reduced; so it is done here, from the file.
     """
-    pixels = decode(data)
+    pixels = _decoded(data)
     height, width = pixels.shape[:2]
     parts = [_jpeg(pixels, side)]
-    parts += [_png(decode(data, size=(size[0], size[1]))) for size in sizes]
+    parts += [_png(_decoded(data, (size[0], size[1]))) for size in sizes]
     parts += [_png(pixels)] if whole else []
     return {"width": width, "height": height}, parts
 
 
 def thumbnail(data: bytes, side: int) -> Message:
     """A small JPEG of a photo."""
-    return {}, [_jpeg(decode(data), side)]
+    return {}, [_jpeg(_decoded(data), side)]
+
+
+def _decoded(data: bytes, size: tuple[int, int] | None = None) -> np.ndarray:
+    try:
+        return decode(data, size=size)
+    except DataError as error:
+        raise DataError(f"the photo cannot be used: {str(error).removeprefix('<bytes>: ')}") from error
 
 
 def _jpeg(pixels: np.ndarray, side: int) -> bytes:

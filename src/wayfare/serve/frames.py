@@ -59,7 +59,8 @@ def _parsed(text: bytes) -> Any:
 async def receive(reader: asyncio.StreamReader) -> Message:
     """The next message of a process."""
     content = _parsed(await reader.readexactly(_length(await reader.readexactly(_HEAD))))
-    return content, [await reader.readexactly(size) for size in _sizes(content)]
+    parts = [await reader.readexactly(size) for size in _sizes(content)]
+    return {key: value for key, value in content.items() if key != "parts"}, parts
 
 
 def _read(file: BinaryIO, count: int) -> bytes:

@@ -17,6 +17,8 @@ from wayfare.serve.photos import Size
 from wayfare.serve.workers import Workers
 
 Kind = Literal["places", "search", "scenes"]
+_ORDER: tuple[Kind, ...] = ("places", "search", "scenes")  # on a page
+_MOST_USUAL = 3
 _LOOK = 5.0  # seconds between two looks at the folders
 _PERSONAL = ("local", "fedproto")  # strategies that leave no common model
 
@@ -41,6 +43,7 @@ class Offer:
     title: str
     about: dict[str, Any] = field(default_factory=dict)  # what its model says of itself, once it was opened
     error: str = ""  # why it cannot be opened
+    usual: bool = True  # whether it is asked where nothing else is chosen
 
     @property
     def size(self) -> Size | None:
@@ -69,7 +72,9 @@ class Offers:
         if time.monotonic() - self._looked >= _LOOK:
             self._looked = time.monotonic()
             found = await asyncio.to_thread(lambda: list(self._look()))
+            found.sort(key=lambda offer: _ORDER.index(offer.kind))
             self._found = {offer.id: self._found.get(offer.id, offer) for offer in found}
+            _choose_usual(list(self._found.values()))
         return list(self._found.values())
 
     async def opened(self) -> list[Offer]:
@@ -107,6 +112,16 @@ class Offers:
                 yield _index(run / "index", title)
             if _draws_graphs(run):
                 yield Offer(id_of(title, run), "scenes", run, title)
+
+
+def _choose_usual(offers: list[Offer]) -> None:
+    """Of runs that draw graphs one, if possible one of a federation; of indexes the first few."""
+    for kind in _ORDER:
+        some = [offer for offer in offers if offer.kind == kind]
+        if kind == "scenes":
+            some.sort(key=lambda offer: "centralised" in offer.title)
+        for place, offer in enumerate(some):
+            offer.usual = place < (1 if kind == "scenes" else _MOST_USUAL)
 
 
 def _index(folder: Path, title: str) -> Offer:

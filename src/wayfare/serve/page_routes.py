@@ -87,7 +87,7 @@ def _is_empty(card: dict[str, str], counts: dict[str, dict[str, object]]) -> boo
 
 async def _chosen(here: Served, on: list[str] | None) -> list[Offer]:
     offers = await here.offers.all()
-    return [offer for offer in offers if on is None or offer.id in on]
+    return [offer for offer in offers if (offer.usual if on is None else offer.id in on)]
 
 
 def _card(offer: Offer, title: str, part: str, data: str, find: str = "") -> dict[str, str]:

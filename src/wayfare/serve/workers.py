@@ -74,7 +74,7 @@ class Workers:
         finally:
             if kept is None and worker is not None:
                 self._all.discard(worker)
-                worker.kill()
+                await worker.end()
             self._idle.put_nowait(kept)
         _raise_error(answer[0])
         return answer
@@ -91,10 +91,7 @@ class Workers:
 
     async def close(self) -> None:
         """End them all."""
-        for worker in self._all:
-            worker.kill()
-        for worker in self._all:
-            await worker.process.wait()
+        await asyncio.gather(*(worker.end() for worker in self._all))
         self._all.clear()
 
     def processes(self) -> list[int]:
@@ -117,9 +114,12 @@ class _Worker:
         await writer.drain()
         return await receive(reader)
 
-    def kill(self) -> None:
+    async def end(self) -> None:
         with suppress(ProcessLookupError):
             self.process.kill()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        await self.process.wait()
 
 
 def _raise_error(content: dict[str, Any]) -> None:

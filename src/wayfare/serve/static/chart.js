@@ -1,7 +1,7 @@
 // A line chart: one line for each run, over rounds or bytes, read out under the pointer or with the arrow keys.
 import { drawn, element } from "./ask.js";
 
-const WIDE = 860, HIGH = 300, LEFT = 62, RIGHT = 16, TOP = 12, BOTTOM = 34;
+const HIGH = 300, LEFT = 62, RIGHT = 16, TOP = 12, BOTTOM = 34;
 
 export const short = (value) => {
   if (value === null || value === undefined) return "–";
@@ -37,6 +37,7 @@ export const points = (run, metric, axis) => {
 };
 
 export const chart = (place, lines, axis, words) => {
+  const WIDE = Math.max(280, place.clientWidth || 860);
   const all = lines.flatMap((line) => line.points);
   if (!all.length) {
     place.replaceChildren(element("p", { class: "empty" }, "Nothing has been measured yet."));
@@ -55,6 +56,7 @@ export const chart = (place, lines, axis, words) => {
   }
   for (const x of steps(x0, x1)) {
     if (axis !== "bytes" && !Number.isInteger(x)) continue;
+    if (WIDE < 500 && axis === "bytes" && steps(x0, x1).indexOf(x) % 2) continue;
     svg.append(drawn("text", { x: right(x), y: HIGH - 12, "text-anchor": "middle" }, axis === "bytes" ? bytes(x) : short(x)));
   }
   lines.forEach((line, at) => {

@@ -4,7 +4,7 @@ import { post, say, send } from "./ask.js";
 const chosen = () => {
   const boxes = [...document.querySelectorAll("input[name=on]")];
   const on = boxes.filter((box) => box.checked);
-  return on.length === boxes.length ? "" : "?" + on.map((box) => "on=" + encodeURIComponent(box.value)).join("&");
+  return boxes.every((box) => box.checked === box.defaultChecked) ? "" : "?" + on.map((box) => "on=" + encodeURIComponent(box.value)).join("&");
 };
 
 const busy = (on) => {

@@ -80,6 +80,7 @@ const drawCurves = (place, runs) => {
   };
   choices(select, metricsOf(runs), draw);
   axis.onchange = draw;
+  onresize = draw;
   draw();
 };
 
