@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import itertools
 import json
 import shutil
@@ -30,7 +31,9 @@ class Chromium:
         file = folder / "DevToolsActivePort"
         wait(lambda: file.exists() and len(file.read_text().splitlines()) == 2)
         port, path = file.read_text().splitlines()
-        self._socket = connect(f"ws://127.0.0.1:{port}{path}", max_size=2**28)
+        self._stack = contextlib.ExitStack()
+        self._stack.callback(self._end)
+        self._socket = self._stack.enter_context(connect(f"ws://127.0.0.1:{port}{path}", max_size=2**28))
         self._numbers, self.complaints, self._session = itertools.count(1), [], ""
         target = self._call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -38,7 +41,9 @@ class Chromium:
             self._call(f"{domain}.enable")
 
     def close(self) -> None:
-        self._socket.close()
+        self._stack.close()
+
+    def _end(self) -> None:
         self._process.kill()
         self._process.wait()
 
@@ -81,9 +86,10 @@ class Chromium:
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 
-    def until(self, script: str) -> Any:
+    def until(self, script: str, seconds: float = _SECONDS) -> Any:
         """Wait until an expression is true."""
-        return wait(lambda: self.run(f"(() => {{ try {{ return {script} }} catch {{ return null }} }})()"), script)
+        found = f"(() => {{ try {{ return {script} }} catch {{ return null }} }})()"
+        return wait(lambda: self.run(found), script, seconds)
 
     def choose_file(self, selector: str, file: Path) -> None:
         root = self._call("DOM.getDocument")["root"]["nodeId"]

@@ -22,6 +22,11 @@ def browser(tmp_path_factory):
     started.close()
 
 
+@pytest.fixture(autouse=True)
+def calm(browser):
+    browser.complaints.clear()
+
+
 def check(browser, where):
     """The page is quiet, fits a small phone, and everything on it has a name."""
     browser.until(QUIET)
@@ -67,6 +72,7 @@ def test_every_page(browser, server):
 
 def test_a_recipe_is_started_and_stopped_by_keyboard(browser, server):
     browser.resize(1400)
+    browser.open(server.address)
     browser.open(f"{server.base}/start?recipe=quickstart")
     browser.until("!document.querySelector('[data-start]').disabled")
     browser.run("document.getElementById('run-name').value = 'by-keyboard'")
@@ -75,7 +81,7 @@ def test_a_recipe_is_started_and_stopped_by_keyboard(browser, server):
     assert "rounds" in browser.run("document.querySelector('[data-changed]').textContent")
     browser.run("document.querySelector('[data-start]').focus()")
     browser.press("Enter", 13)
-    browser.until("location.pathname.startsWith('/runs/')")
+    browser.until("location.pathname.startsWith('/runs/')", 200)  # a process begins, and imports torch
     browser.until("document.querySelector('[data-act=stop]').hidden === false")
     browser.until("Number(document.querySelector('progress').value) >= 2")  # by an event: the page is not loaded again
     browser.run("document.querySelector('[data-act=stop]').focus()")

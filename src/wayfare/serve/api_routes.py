@@ -46,7 +46,7 @@ class BoxGiven(Asked):
 
     label: str = Field(max_length=100)
     box: tuple[float, float, float, float]
-    score: float = Field(1.0, ge=0, le=1)
+    score: float = Field(default=1.0, ge=0, le=1)
 
 
 class GraphAsked(Asked):
@@ -54,10 +54,10 @@ class GraphAsked(Asked):
 
     run: str = Field(max_length=100)
     photo: str = Field(max_length=100)
-    boxes: list[BoxGiven] | None = Field(None, max_length=MOST_BOXES)
-    top: int = Field(10, ge=1, le=100)
-    score: float = Field(0.45, ge=0, le=1)
-    least: float = Field(0.1, ge=0, le=1)
+    boxes: list[BoxGiven] | None = Field(default=None, max_length=MOST_BOXES)
+    top: int = Field(default=10, ge=1, le=100)
+    score: float = Field(default=0.45, ge=0, le=1)
+    least: float = Field(default=0.1, ge=0, le=1)
 
 
 class RunAsked(Asked):
@@ -71,7 +71,7 @@ class RunAsked(Asked):
 class ResumeAsked(Asked):
     """With `rounds`, up to a new total."""
 
-    rounds: int | None = Field(None, ge=1, le=1_000_000)
+    rounds: int | None = Field(default=None, ge=1, le=1_000_000)
 
 
 class FormAsked(Asked):
@@ -160,7 +160,7 @@ async def events(here: Here) -> Response:
     async def stream() -> Any:
         yield "retry: 2000\n\n"
         async for row in here.watch.changes():
-            yield ": still here\n\n" if row is None else f"event: run\ndata: {as_json(row).body.decode()}\n\n"
+            yield ": still here\n\n" if row is None else f"event: run\ndata: {bytes(as_json(row).body).decode()}\n\n"
 
     return StreamingResponse(stream(), media_type="text/event-stream")
 

@@ -36,7 +36,7 @@ class InviteAsked(Asked):
 
     name: str = Field(max_length=63)
     server: str = Field(max_length=300)
-    days: int = Field(365, ge=1, le=3650)
+    days: int = Field(default=365, ge=1, le=3650)
 
 
 class RevokeAsked(Asked):

@@ -60,10 +60,10 @@ def launch(settings: Settings, port: int, lan: Lan | None, *, open_browser: bool
         say(f"others: {address} with the password")
     if open_browser:
         webbrowser.open(f"{address}?token={keys.token}")
-    secure = {} if lan is None else {"ssl_certfile": str(lan.certificate), "ssl_keyfile": str(lan.key)}
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, date_header=False, lifespan="on",
-        timeout_keep_alive=20, timeout_graceful_shutdown=3, ws="none", **secure,
+        timeout_keep_alive=20, timeout_graceful_shutdown=3, ws="none",
+        ssl_certfile=None if lan is None else str(lan.certificate), ssl_keyfile=None if lan is None else str(lan.key),
     )  # fmt: skip
     uvicorn.Server(config).run(sockets=[sock])
 

@@ -128,7 +128,8 @@ def search(folder: str, words: str, photo: str | None, name: str, k: int, find: 
     index = _search(folder, _age(Path(folder)))
     query = searching.Query(words) if photo is None else searching.Query(photo=Path(photo))
     found = searching.search(index, [query], k, find)
-    found.answers = [replace(each, query=query._replace(photo=photo and Path(name))) for each in found.answers]
+    asked = query if photo is None else searching.Query(photo=Path(name))
+    found.answers = [replace(each, query=asked) for each in found.answers]
     return {"result": searching.as_result(index, found, k)}, []
 
 

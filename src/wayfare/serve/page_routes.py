@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
@@ -114,11 +114,17 @@ async def locate_part(request: Request, here: Here, index: Id, photo: Id, k: Cou
 
 @use_pages.get("/part/search")
 async def search_part(
-    request: Request, here: Here, index: Id, words: str = "", photo: Id = "", *, k: Count = 8, find: str = ""
+    request: Request,
+    here: Here,
+    index: Id,
+    words: str = "",
+    photo: Id = "",
+    *,
+    k: Count = 8,
+    find: Literal["photos", "texts"] | None = None,
 ) -> Response:
     """Photos or texts."""
-    view = "photos" if find == "photos" else "texts" if find == "texts" else None
-    answer = await here.answering.search(index, words, photo, k, view)
+    answer = await here.answering.search(index, words, photo, k, find)
     return page(request, "part_search.html", found=searched(answer, here.photos))
 
 

@@ -38,11 +38,7 @@ def environment() -> Environment:
 
 def page(request: Request, template: str, *, status: int = 200, **content: object) -> HTMLResponse:
     """A whole page, or a part that a page asks for."""
-    text = (
-        environment()
-        .get_template(template)
-        .render(path=request.url.path, csrf=request.scope.get("wayfare.csrf", ""), **content)
-    )
+    text = environment().get_template(template).render(csrf=request.scope.get("wayfare.csrf", ""), **content)
     return HTMLResponse(text, status)
 
 
