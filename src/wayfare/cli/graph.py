@@ -56,7 +56,7 @@ def graph(
     cannot be read are listed and skipped; exit status 1 if none is left.
     """
     from wayfare.scenes.boxes import read_boxes
-    from wayfare.scenes.graph import GraphReport, as_table, graphs
+    from wayfare.scenes.graph import GraphReport, as_result, as_table, graphs
     from wayfare.scenes.graph_files import GraphFiles
     from wayfare.scenes.scene_model import load_scene_model
 
@@ -82,10 +82,7 @@ def graph(
         from wayfare.scenes.graph import listed
 
         list_notes([f"left out, no class of the model: {listed(report.unknown)}"])
-    result: dict[str, Any] = {
-        "run": str(run), "model": model.digest, "top": top, "graphs": tables, "unknown_labels": dict(report.unknown),
-        "skipped": [item._asdict() for item in report.skipped], "notes": report.notes,
-    }  # fmt: skip
+    result = as_result(run, model, top, tables, report)
     shown = list(_tables(tables, first)) if not json else []
     if files is not None and tables:
         result["page"] = str(files.close(str(run), report))
