@@ -7,11 +7,12 @@ optional detector of things (`detector.py`), whose boxes say where one thing end
     patches     the long side is 630 pixels, so a picture has at most 45 x 45 patches of 14 pixels
     head        linear discriminant analysis of the patches of annotated pictures, in closed form; a patch has the
                 class of most of its pixels, and does not count if no class has half of it
-    certainty   one temperature, fitted on every fifth picture with a head that did not see it
+    certainty   one temperature, so that on every fifth picture a head that did not see it is as sure as it is right
     surfaces    per class the pixels where it is the best guess, if they are at least 1 % of the picture; regions below
                 a tenth of the largest are left out, because a speck would stretch the box
     things      a detected box, with the pixels in it whose best guess is its class (the whole box, if these are few),
-                the smaller of two boxes in front; elsewhere each connected region of a thing's class, if it is at least 0.5 % of the picture
+                the smaller of two boxes in front; elsewhere each connected region of a thing's class, if it is at
+                least 0.5 % of the picture
     scores      a detector's own; of a region the mean probability of its class
 """
 
@@ -28,7 +29,7 @@ import torch
 from scipy import ndimage
 from threadpoolctl import threadpool_limits
 from torch import Tensor
-from torch.nn.functional import cross_entropy, interpolate
+from torch.nn.functional import interpolate
 
 from wayfare.core.bundle import Bundle
 from wayfare.core.errors import DataError, StoreError
@@ -167,14 +168,12 @@ def discriminant(pictures: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Ten
 
 
 def _temperature(weight: Tensor, bias: Tensor, known: Tensor, held: Sequence[tuple[Tensor, Tensor]]) -> float:
-    """What logits are to be divided by, so that patches of other pictures are as likely right as is said; 1 to 10."""
+    """What logits are to be divided by, so that patches of other pictures are right as often as is said; 1 to 100."""
     x, labels = (torch.cat(parts) for parts in zip(*held))
-    seen = torch.isin(labels, known)
-    if not seen.any():
-        return 1.0
-    logits, y = x[seen] @ weight.T + bias, torch.searchsorted(known, labels[seen])
-    tried = [float(t) for t in np.geomspace(1, 10, 41)]
-    return min(tried, key=lambda t: float(cross_entropy(logits / t, y)))
+    logits = x @ weight.T + bias
+    right = float((known[logits.argmax(1)] == labels).float().mean())
+    tried = [float(t) for t in np.geomspace(1, 100, 81)]
+    return min(tried, key=lambda t: abs(float((logits / t).softmax(1).amax(1).mean()) - right))
 
 
 # ---- finding
