@@ -180,6 +180,8 @@ class Experiment:
         """
         if self.strategy.pooled or self.topology.meets or len(split) > _LOOKED_AT or not isinstance(split, Split):
             return split, {}
+        if self.aggregation.private:  # how many clients there are is public, so it may not depend on what they have
+            return split, {}
         if split.provenance.get("rule") == "joined":  # its samples are on the devices
             return split, {}
         clients = self.clients(split)

@@ -199,6 +199,7 @@ class _Run:
         self._bench: Bench | None = None
         self.rounds = experiment.rounds  # 0: all that the topology has, known once there are clients
         self._remembering: set[str] = set()
+        self._unusable = 0  # rounds in a row of which no reply could be used, where that is not recorded
 
     def go(self, engine: str | Engine, workers: int, track: Sequence[str], allow_changed: Collection[str] = ()) -> Run:
         experiment, store = self.experiment, self.store
@@ -251,8 +252,15 @@ class _Run:
             self.listen("rounds", {"rounds": self.rounds})
             for text in experiment.task.warnings:
                 self._warn(text)
+            released = [line["round"] for line in store.lines if line["round"] and not line["void"]]
+            experiment.aggregation.check_continued(federation.context(first), released)
             if state is None:
                 state = self._begin(federation, watchers)
+            self._doubts_of_privacy = experiment.aggregation.warnings(
+                experiment.strategy.expects(state), federation.context(first, self._expected())
+            )
+            for text in self._doubts_of_privacy:
+                self._warn(text)
             self._continue(federation, state, watchers)
             return self._finish(spent + time.monotonic() - began)
 
@@ -345,6 +353,8 @@ class _Run:
         for round in self.experiment.topology.rounds(federation, state, len(self.store.lines)):
             self._commit(round, began, watchers)
             self._check_void(round.gate.failure)
+            if self.experiment.aggregation.private:
+                self._check_usable(round.gate)
             if self._is_over():
                 return
             began = time.monotonic()
@@ -371,10 +381,7 @@ class _Run:
             "clients": [] if private else gate.clients,
             "examples": 0 if private else gate.examples,
             **self._traffic(round),
-            "refused": gate.refused,
-            "cold": [id for id in gate.cold if id in self._remembering],  # it has forgotten what it once knew
-            "kept": gate.kept,
-            "memory": self._memory_digests(gate),
+            **self._devices(gate),
             "void": round.void,
             "warnings": round.warnings,
             "experiment": self.fingerprint,
@@ -415,6 +422,17 @@ class _Run:
         asked = self._expected()
         return {"bytes_up": asked * reply.nbytes, "bytes_down": asked * strategy.send(round.state, "").nbytes}
 
+    def _devices(self, gate: Gate) -> dict[str, Any]:
+        """What single devices did; with privacy nobody is to know who was asked."""
+        if self.experiment.aggregation.private:
+            return {"refused": [], "cold": [], "kept": []}
+        return {
+            "refused": gate.refused,
+            "cold": [id for id in gate.cold if id in self._remembering],  # it has forgotten what it once knew
+            "kept": gate.kept,
+            "memory": self._memory_digests(gate),
+        }
+
     def _spent(self) -> dict[str, float]:
         return self.experiment.aggregation.spent(self.federation.context(0, self._expected()))
 
@@ -451,6 +469,21 @@ class _Run:
                 f"{limit} rounds in a row without a quorum; the last replies were refused because: {'; '.join(reasons)}"
             )
 
+    def _check_usable(self, gate: Gate) -> None:
+        """Tell of refused replies, which are not recorded, and end a run that would publish nothing but noise."""
+        if not gate.refused:
+            self._unusable = 0 if gate.clients else self._unusable
+            return
+        first = gate.refused[0]
+        self._warn(
+            f"round {gate.round}: {len(gate.refused)} of {len(gate.refused) + len(gate.clients)} replies could not be "
+            f"used (told here only, and not recorded): {first['device']}: {first['reason']}"
+        )
+        self._unusable = 0 if gate.clients else self._unusable + 1
+        if self._unusable >= min(self.experiment.policy.max_void, self.rounds):
+            why = QuorumError(f"{self._unusable} rounds in a row without a usable reply; the last: {first['reason']}")
+            raise gate.failure or why
+
     # ---- evaluation
 
     def _evaluate(self, round: Round) -> None:
@@ -473,7 +506,7 @@ class _Run:
 
     def _is_over(self) -> bool:
         settings = self.experiment.evaluation
-        if self.experiment.aggregation.is_spent(self.federation.context(0, self._expected())):
+        if self.experiment.aggregation.is_spent(self.federation.context(len(self.store.lines), self._expected())):
             return True
         return len(self.store.lines) > self.rounds or is_patience_over(settings, self.store.lines)
 
@@ -506,11 +539,11 @@ class _Run:
             "cold": sum(len(line["cold"]) for line in lines),
             "void": sum(line["void"] for line in lines),
             "protocol": self.experiment.task.protocol,
-            "warnings": [*self.experiment.task.warnings, *_warnings(lines), *doubts],
+            "warnings": [*self.experiment.task.warnings, *self._doubts_of_privacy, *_warnings(lines), *doubts],
             "skipped_files": self.experiment.task.skipped,
         }
         if self.experiment.aggregation.private:
-            summary["privacy"] = self._spent()
+            summary["privacy"] = {**self._spent(), "unit": self.experiment.aggregation.unit}
             if len(lines) <= self.rounds:
                 spent = f"the privacy budget was spent after round {lines[-1]['round']} of {self.rounds}"
                 summary["warnings"].append(spent)

@@ -69,6 +69,7 @@ def spent(
     if not isinstance(settings, ClientLevel):
         raise ConfigError(f"{run} has no table [privacy]: what it published is not protected by noise")
     ledger = Ledger(run)
+    ledger.check([line.round for line in record.rounds if line.round and not line.void])
     found: dict[str, Any] = {
         "run": str(run), "epsilon": epsilon(ledger.counted(), settings.delta), "delta": settings.delta,
         "releases": len(ledger.releases), "rounds": record.done, "budget": settings.epsilon or None,

@@ -7,7 +7,7 @@ A *topology* says who talks to whom. An *engine* is the one door between those w
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -344,7 +344,9 @@ class MergeRule:
     """
 
     private: ClassVar[bool] = False
-    """Single replies leave no trace but through the noise: no metric or count of theirs is recorded."""
+    """Single replies leave no trace but through the noise: no metric, count or name of theirs is recorded."""
+    unit: ClassVar[str] = ""
+    """What the privacy is that of, in words."""
 
     def misfit(self, strategy: Strategy, topology: Topology) -> str:
         """Why it cannot stand before this strategy; "" if it can."""
@@ -368,8 +370,15 @@ class MergeRule:
         return {}
 
     def is_spent(self, context: MergeContext) -> bool:
-        """Whether one more round would cost more than is allowed."""
+        """Whether the round of this context, the next one, would cost more than is allowed."""
         return False
+
+    def warnings(self, like: Mapping[str, Weights], context: MergeContext) -> list[str]:
+        """What speaks against these settings, of replies like this: told when a run begins."""
+        return []
+
+    def check_continued(self, context: MergeContext, rounds: Collection[int]) -> None:
+        """Refuse to continue a run of which these rounds are committed and what it keeps of its own is lost."""
 
 
 @dataclass(frozen=True)
