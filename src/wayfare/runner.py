@@ -218,6 +218,8 @@ class _Run:
             check_experiment(experiment, self.text, store)
             experiment.task.read(self._preparing)
             self._write_beginning(machine, "data" in allow_changed)  # refuses what does not fit, before it takes long
+            if experiment.aggregation.private:
+                experiment.aggregation.check_network(self.bench().net(0))
             experiment.task.prepare(self._preparing)
             state = store.latest(self._warn, "memory" in allow_changed, strict=not experiment.topology.meets)
             machine.open(spec, str(store.folder), self.bench)
@@ -259,6 +261,11 @@ class _Run:
             self._doubts_of_privacy = experiment.aggregation.warnings(
                 experiment.strategy.expects(state), federation.context(first, self._expected())
             )
+            if experiment.aggregation.private and experiment.task.told:
+                self._doubts_of_privacy.append(
+                    f"[privacy] does not cover {experiment.task.told}: made from the data of all clients before the "
+                    "first round"
+                )
             for text in self._doubts_of_privacy:
                 self._warn(text)
             self._continue(federation, state, watchers)
@@ -330,7 +337,6 @@ class _Run:
     def _initial(self, sums: Weights | None = None) -> Bundle:
         """The strategy's state with the untrained network, which begins with these counts."""
         bench, task = self.bench(), self.experiment.task
-        self.experiment.aggregation.check_network(bench.net(0))
         net = bench.loaded(0, bench.initial)
         if sums:
             task.adopt_counts(net, sums)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +16,7 @@ import torch
 from torch import nn
 
 from amount import FULL
-from faults import Watch, go, killed, outcome, tiny
+from faults import Watch, complete_lines, go, killed, outcome, points, tiny
 from wayfare.core.bundle import Bundle
 from wayfare.core.errors import ConfigError, QuorumError, StoreError
 from wayfare.core.protocols import MergeContext, Policy
@@ -218,30 +220,33 @@ def test_one_hash_on_every_engine(strategy: FedAvg, tmp_path: Path, pool: Any) -
     assert sha[0] == sha[1]
 
 
-def test_killed_at_every_file_operation_epsilon_is_never_too_small(tmp_path: Path) -> None:
-    """The same model after each crash; and the ledger knows every round whose model anybody could have seen."""
-    experiment = private(evaluation=Evaluation(every=0), rounds=1)
-    key = bytes(range(32))
+def test_killed_at_every_file_operation_epsilon_is_never_too_small(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same bits after each crash, and the ledger knows every round whose model anybody could have seen.
 
-    def folder(name: str) -> Path:
-        (tmp_path / name).mkdir()
-        (tmp_path / name / FILE).write_bytes(key)
-        return tmp_path / name
-
-    whole = folder("whole")
-    with Watch(whole) as watch:
-        go(experiment, whole)
-    expected, crashes = outcome(whole), 0
-    for at in range(0, len(watch.calls), 1 if FULL else 3):
-        place = folder(str(at))
-        was_killed, _ = killed(place, lambda hear, place=place: go(experiment, place, listen=hear), at, False)
+    Before each call that changes the folder and in the middle of each write, from the making of the key on.
+    """
+    monkeypatch.setattr(os, "urandom", lambda count: bytes(range(count)))  # a key, the same in every folder
+    experiment = private(Scaffold(), topology=Server(3), evaluation=Evaluation(every=0), rounds=2)
+    with Watch(tmp_path / "whole") as watch:
+        go(experiment, tmp_path / "whole")
+    expected, ledger = outcome(tmp_path / "whole"), (tmp_path / "whole" / "privacy.json").read_bytes()
+    where, crashes = points(watch.calls), 0
+    assert {"privacy.json", FILE} <= {Path(call.path).name.removeprefix(".").split(".tmp")[0] for call in watch.calls}
+    for at, torn in where if FULL else where[::12]:
+        place = tmp_path / f"{at}-{torn}"
+        was_killed, _ = killed(place, lambda hear, place=place: go(experiment, place, listen=hear), at, torn)
         crashes += was_killed
-        lines = (place / "rounds.jsonl").read_text().splitlines() if (place / "rounds.jsonl").exists() else []
-        checkpoints = len(list(place.glob("checkpoints/000001*")))
-        assert len(Ledger(place).releases) >= max(len(lines) - 1, checkpoints), "released, and not written down"
+        if (place / "rounds.jsonl").exists():
+            committed = len(complete_lines(place).splitlines()) - 1
+            stored = [int(path.stem) for path in place.glob("checkpoints/[0-9]*.safetensors")]
+            assert len(Ledger(place).releases) >= max([committed, *stored]), "released, and not written down"
         go(experiment, place)
-        assert outcome(place) == expected and len(Ledger(place).releases) == 1
-    assert crashes > len(watch.calls) // 4
+        assert outcome(place) == expected and (place / "privacy.json").read_bytes() == ledger
+        shutil.rmtree(place)
+    assert crashes > len(where if FULL else where[::12]) // 2
+    print(f"killed {crashes} times at {len(where)} places")
 
 
 # ---- what does not fit

@@ -260,6 +260,11 @@ class Task:
         raise NotImplementedError
 
     @property
+    def told(self) -> str:
+        """What a trained model tells of all clients' data beside its weights: a vocabulary, say; "" if nothing."""
+        return ""
+
+    @property
     def warnings(self) -> list[str]:
         """What speaks against these settings: told when a run begins."""
         return []
