@@ -231,6 +231,7 @@ class Experiment:
             seed=self.seed,
             memories=memories,
             where=self.where,
+            guard=self.aggregation.guard(folder),
         )
 
 
@@ -318,7 +319,7 @@ def _check_aggregation(e: Experiment) -> None:
             "[privacy] devices would count relations before the first round, and the ledger does not know what that "
             "costs: choose a model and a debiasing that need no counts, or leave [privacy] out"
         )
-    if reason := e.aggregation.misfit(e.strategy, e.topology):
+    if reason := e.aggregation.misfit(e.strategy, e.topology) or e.aggregation.task_misfit(e.task):
         raise ConfigError(f"[{'privacy' if e.privacy is not None else 'robust'}] {reason}")
 
 

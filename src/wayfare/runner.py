@@ -242,6 +242,8 @@ class _Run:
                 exchange=experiment.exchange,
                 about=f"{experiment.training} {experiment.where}",
                 folder=store.folder,
+                training=experiment.training,
+                sizes=self.clients.training_sizes() if experiment.aggregation.private else (),
                 progress=self._preparing,
             )
             self.evaluator = Evaluator(experiment, self.clients, federation.engine, self.bench)
@@ -369,7 +371,7 @@ class _Run:
         gate, trained = round.gate, time.monotonic()
         private = self.experiment.aggregation.private
         if private:
-            round.metrics["privacy/epsilon"] = self._spent()["epsilon"]
+            round.metrics["privacy/epsilon"] = self._spent(round.number)["epsilon"]
         elif gate.examples:
             round.metrics["train/loss"] = gate.loss / gate.examples
             round.medians["train/loss"] = statistics.median(gate.losses)
@@ -439,8 +441,8 @@ class _Run:
             "memory": self._memory_digests(gate),
         }
 
-    def _spent(self) -> dict[str, float]:
-        return self.experiment.aggregation.spent(self.federation.context(0, self._expected()))
+    def _spent(self, rounds: int) -> dict[str, float]:
+        return self.experiment.aggregation.spent(self.federation.context(rounds, self._expected()))
 
     def _expected(self) -> int:
         return self.experiment.topology.expected(self.federation)
@@ -549,7 +551,7 @@ class _Run:
             "skipped_files": self.experiment.task.skipped,
         }
         if self.experiment.aggregation.private:
-            summary["privacy"] = {**self._spent(), "unit": self.experiment.aggregation.unit}
+            summary["privacy"] = {**self._spent(lines[-1]["round"]), "unit": self.experiment.aggregation.unit}
             if len(lines) <= self.rounds:
                 spent = f"the privacy budget was spent after round {lines[-1]['round']} of {self.rounds}"
                 summary["warnings"].append(spent)

@@ -25,20 +25,19 @@ from typing import ClassVar
 import numpy as np
 from torch import nn
 
-from wayfare.core.bundle import Bundle, Weights, travelling
+from wayfare.core.bundle import Bundle, Weights
 from wayfare.core.errors import ConfigError, StoreError
 from wayfare.core.influence import Part
 from wayfare.core.protocols import MergeContext, MergeRule, Strategy, Topology
 from wayfare.privacy.accounting import epsilon
 from wayfare.privacy.changes import Layout, copies
-from wayfare.privacy.ledger import Ledger, Release
-from wayfare.privacy.secrets import FILE as KEY
+from wayfare.privacy.ledger import Ledger, Release, check_key
+from wayfare.privacy.networks import check_buffers
 from wayfare.privacy.secrets import Secret
 from wayfare.strategies.fedavg import FedAvg
 
 _CLIP = "clip"  # the value of the state that holds the adaptive clip
 _LOUD = 10.0  # noise over clip above which digits learn nothing (benchmarks/privacy.py)
-_RUNNING = "running_"  # how statistics of normalisation layers are called
 
 
 @dataclass(frozen=True)
@@ -84,20 +83,7 @@ class ClientLevel(MergeRule):
         return ""
 
     def check_network(self, net: nn.Module) -> None:
-        net.train()
-        for name, module in net.named_modules():
-            if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training and module.track_running_stats:
-                raise ConfigError(
-                    f"[privacy] {name} is a BatchNorm layer: its statistics mix the samples of a client and would be "
-                    "published without noise. Use GroupNorm, or stored statistics (model.statistics = 'stored')"
-                )
-        parameters = dict(net.named_parameters())
-        learnt = [n for n in travelling(net) if n not in parameters and not _is_running(n)]
-        if learnt:
-            raise ConfigError(
-                f"[privacy] the buffers {', '.join(learnt[:3])} are learnt from the clients' data and would be "
-                "published without noise: switch off what needs them (of places: model.whiten = 0, another pooling)"
-            )
+        check_buffers(net)
 
     # ---- a round
 
@@ -188,11 +174,7 @@ class ClientLevel(MergeRule):
     def check_continued(self, context: MergeContext, rounds: Collection[int]) -> None:
         ledger = Ledger(context.folder)
         ledger.check(rounds)
-        if ledger.releases and not (context.folder / KEY).exists():
-            raise StoreError(
-                f"{context.folder / KEY} is missing: the noise and the samples of this run were made from it. "
-                "Restore it from a copy, or start a new run"
-            )
+        check_key(ledger)
 
     def _write_down(self, release: Release, context: MergeContext) -> None:
         """In the ledger; a round that is done again with other replies may not exceed the budget either."""
@@ -208,7 +190,3 @@ class ClientLevel(MergeRule):
     @staticmethod
     def _sample(secret: Secret, context: MergeContext) -> str:
         return secret.tag("sampled", context.round)
-
-
-def _is_running(name: str) -> bool:
-    return name.rpartition(".")[2].startswith(_RUNNING)

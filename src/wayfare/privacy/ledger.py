@@ -16,6 +16,7 @@ from pathlib import Path
 
 from wayfare.core import disk
 from wayfare.core.errors import StoreError
+from wayfare.privacy.secrets import FILE as KEY
 
 FILE = "privacy.json"
 
@@ -90,3 +91,13 @@ def _counted(releases: Iterable[Release]) -> Counter[tuple[float, float]]:
     for one in releases:
         samples.setdefault((one.round, one.sample), []).append(one)
     return Counter((max(one.rate for one in same), _noise_of(same)) for same in samples.values())
+
+
+def check_key(ledger: Ledger) -> None:
+    """Refuse to go on with other noise."""
+    key = ledger.path.with_name(KEY)
+    if ledger.releases and not key.exists():
+        raise StoreError(
+            f"{key} is missing: the noise and the samples of this run were made from it. Restore it from a copy, or "
+            "start a new run"
+        )
