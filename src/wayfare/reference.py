@@ -6,13 +6,10 @@ compares the pages with what this writes.
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import inspect
-import io
 import re
 import sys
-import tokenize
 import typing
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +20,7 @@ import typer
 
 from wayfare.cli import app
 from wayfare.cli.help import EXAMPLES, HEADINGS
+from wayfare.comments import comments
 from wayfare.components import Part, find, names, parts_of
 from wayfare.core.protocols import Evaluation, Policy, Training
 from wayfare.experiment import Experiment
@@ -224,27 +222,6 @@ def _default_of(field: dataclasses.Field[Any]) -> str:
     if field.default is dataclasses.MISSING:
         return "needed"
     return "–" if field.default is None else f"`{_toml(field.default)}`"
-
-
-def comments(cls: type[Any]) -> dict[str, str]:
-    """What the comment beside each field of a dataclass says; its own before that of a class it extends."""
-    found: dict[str, str] = {}
-    for each in reversed(cls.__mro__):
-        if dataclasses.is_dataclass(each):
-            found |= dict(_comments_beside(inspect.getsource(each)))
-    return found
-
-
-def _comments_beside(source: str) -> Iterator[tuple[str, str]]:
-    beside = {
-        token.start[0]: token.string.removeprefix("#").replace("fmt: skip", "").strip()
-        for token in tokenize.generate_tokens(io.StringIO(source).readline)
-        if token.type == tokenize.COMMENT
-    }
-    (body,) = ast.parse(source).body
-    for node in body.body if isinstance(body, ast.ClassDef) else []:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.end_lineno in beside:
-            yield node.target.id, beside[node.end_lineno]
 
 
 def _type(hint: Any) -> str:

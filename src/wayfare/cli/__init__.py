@@ -27,6 +27,7 @@ from wayfare.cli import (
     reproduce,
     runs,
     search,
+    serve,
     study,
     town,
     traffic,
@@ -42,6 +43,7 @@ _HELP = """Learning from photographs without collecting them.
   wayfare demo                       everything it does, on one page, in minutes
   wayfare init DIR                   a recipe for your own photos or traces
   wayfare run quickstart             train a small federation
+  wayfare serve                      all of it in a browser
   wayfare list recipes               all experiments that are ready to run
   wayfare COMMAND --help             help on a command, with examples
 """
@@ -68,6 +70,7 @@ for module in (
     use,
     search,
     graph,
+    serve,
     data,
     town,
     traffic,
