@@ -145,7 +145,7 @@ class Device:
         """THE training loop. Returns n (examples held), steps taken and the mean task loss."""
         if not len(self.client.train):
             raise WayfareError(f"device {self.id!r} holds no training samples")
-        tuning.seed(seed_for(self.seed, self.round, self.id, "torch"))  # dropout
+        torch.manual_seed(seed_for(self.seed, self.round, self.id, "torch"))  # dropout
         net.train()
         parameters = [p for p in net.parameters() if p.requires_grad]
         if not parameters:

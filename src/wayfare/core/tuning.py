@@ -18,14 +18,6 @@ def step(optimizer: torch.optim.Optimizer) -> None:
         inspect.unwrap(type(optimizer).step)(optimizer)
 
 
-def seed(number: int) -> None:
-    """`torch.manual_seed`, which without a GPU takes 0.5 ms to note where it was called from, in case one appears."""
-    if torch.cuda.is_available():
-        torch.manual_seed(number)
-    else:
-        torch.default_generator.manual_seed(number)
-
-
 def _add_parameters_without_compiler() -> None:
     """The same for the method that every optimiser calls when it is made."""
     method = getattr(torch.optim.Optimizer.add_param_group, "__wrapped__", None)
