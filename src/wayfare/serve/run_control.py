@@ -88,7 +88,7 @@ class RunControl:
             raise ConfigError(f"{MOST} runs that were started here are at work: stop one, or wait")
         logs = self.root / _LOGS
         logs.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "wayfare", *arguments, *self._allowed, "--json"]
+        command = [sys.executable, "-P", "-m", "wayfare", *arguments, *self._allowed, "--json"]
         with (logs / f"{name}.log").open("wb") as log:
             self._started[name] = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True

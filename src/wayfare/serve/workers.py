@@ -41,7 +41,7 @@ class Workers:
         lives: int = 0,
     ) -> None:
         """`fenced`: in the sandbox of `deploy`; `lives`: requests after which a process is replaced, 0 for never."""
-        self._command = [sys.executable, "-m", program, *arguments]
+        self._command = [sys.executable, "-P", "-m", program, *arguments]
         if fenced:
             self._command = [sys.executable, "-IS", str(Path(sandbox.__file__)), "--", *self._command]
         self._seconds, self._most, self._lives = seconds, waiting, lives
