@@ -343,3 +343,12 @@ def as_table(answer: SearchAnswer) -> dict[str, Any]:
             for rank, hit in enumerate(answer.hits, start=1)
         ],
     }  # fmt: skip
+
+
+def as_result(index: SearchIndex, found: Searched, k: int) -> dict[str, Any]:
+    """All answers for JSON, as the command line prints them and the web application hands them out."""
+    return {
+        "index": str(index.folder), "model": index.model.digest, "bits": index.model.bits, "k": k, **index.counts(),
+        "answers": [as_table(each) for each in found.answers],
+        "refused": [{"query": item.file, "reason": item.reason} for item in found.refused], "seconds": found.seconds,
+    }  # fmt: skip
