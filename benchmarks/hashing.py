@@ -8,10 +8,9 @@
 - everyday: ten queries as people type them over real fashion photos, and 33 further ones, precision at 10.
 - tables: all methods of the paper's tables on real fashion pairs, three code lengths, and FedCAFE's parts.
 - rivals: FedCAFE against methods that are tuned on pairs of their own with the same number of runs each.
-everyday, tables and rivals need the fashion pairs in WAYFARE_SHARED (data/hashing). With --out their runs are kept, and
-an interrupted benchmark goes on with them. With --quick everyday is left
-out, and tables and rivals are a made-up sample, shown but not judged. Exit status 1
-when a target is missed.
+everyday, tables and rivals need the fashion pairs in WAYFARE_SHARED (data/hashing). With --out their runs are kept,
+and an interrupted benchmark goes on with them. With --quick everyday is left out, and tables and rivals are a made-up
+sample, shown but not judged. Exit status 1 when a target is missed.
 """
 
 import os

@@ -1,12 +1,11 @@
 """Ten million codes of 64 bits with 8-bit numbers: time and memory of a query, beside faiss used directly.
 
-Codes, and the numbers that they were rounded from, are random. A process of its own opens the index and asks one query
-after another with one thread: the ten best of all, ordered by score, as `wayfare search` does once the words are
-encoded. Beside it the same codes in faiss, which gives the ten nearest by Hamming distance alone, and the nearest
+Codes, and the numbers that they were rounded from, are random. A process of its own opens the index and asks one
+query after another with one thread: the ten best of all, ordered by score, as `wayfare search` does once the words
+are encoded. Beside it the same codes in faiss, which gives the ten nearest by Hamming distance alone, and the nearest
 2,000, which is what ours looks at before it orders. Times are CPU milliseconds, the median over queries; the first
-query is
-not counted. Memory is what the process has for itself (RssAnon); mapped files are beside it (RssFile), and the system
-takes them back when it needs the space.
+query is not counted. Memory is what the process has for itself (RssAnon); mapped files are beside it (RssFile), and
+the system takes them back when it needs the space.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Features of single pictures from a slow trunk: one file for each trunk; every picture is known by its pixels.
+"""Features of single pictures from a slow trunk: a file for each trunk, in which pictures are known by their pixels.
 
 A picture is shown to the trunk once. It does not matter in which data, in which order or by which command it came: a
 run, an index of the same photos and another division of them share what was computed. An interrupted computation goes
