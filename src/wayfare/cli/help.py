@@ -64,7 +64,10 @@ EXAMPLES = {
         "wayfare detect photos --head town.head --learn my-town/psg --out found",
         "wayfare detect holiday.jpg --head town.head --out found",
     ],
-    "graph": ["wayfare graph holiday.jpg --run runs/scenes --boxes boxes.json --out graphs"],
+    "graph": [
+        "wayfare graph holiday.jpg --run runs/scenes --head my.head --out graphs",
+        "wayfare graph holiday.jpg --run runs/scenes --boxes boxes.json --out graphs",
+    ],
     "town": ["wayfare town my-town --size tiny", "wayfare town my-town --only msls,psg --seed 3"],
     "explain-traffic": [
         "wayfare explain-traffic quickstart",
