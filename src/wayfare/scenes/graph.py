@@ -190,6 +190,17 @@ def as_table(graph: PredictedGraph) -> dict[str, Any]:
     }
 
 
+def as_result(
+    run: Path | str, model: SceneModel, top: int, tables: Sequence[dict[str, Any]], report: GraphReport
+) -> dict[str, Any]:
+    """All graphs for JSON, as the command line prints them and the web application hands them out."""
+    return {
+        "run": str(run), "model": model.digest, "top": top, "graphs": list(tables),
+        "unknown_labels": dict(report.unknown), "skipped": [item._asdict() for item in report.skipped],
+        "notes": report.notes,
+    }  # fmt: skip
+
+
 def listed(labels: Counter[str]) -> str:
     """ "3 hat, 1 shoe": the most frequent ones."""
     shown = [f"{count} {label!r}" for label, count in labels.most_common(12)]
