@@ -64,7 +64,10 @@ EXAMPLES = {
         "wayfare detect photos --head town.head --learn my-town/psg --out found",
         "wayfare detect holiday.jpg --head town.head --out found",
     ],
-    "graph": ["wayfare graph holiday.jpg --run runs/scenes --boxes boxes.json --out graphs"],
+    "graph": [
+        "wayfare graph holiday.jpg --run runs/scenes --head my.head --out graphs",
+        "wayfare graph holiday.jpg --run runs/scenes --boxes boxes.json --out graphs",
+    ],
     "serve": [
         "wayfare serve",
         "wayfare serve runs --index my-city/index --no-open --port 8000",

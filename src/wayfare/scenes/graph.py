@@ -168,7 +168,8 @@ def panoptic(head: Path, score: float) -> Find:
     def find(pixels: np.ndarray) -> FoundObjects:
         found = finder.find(pixels)
         rows = zip(found.labels, found.boxes.tolist(), found.scores.tolist())
-        return FoundObjects([LabelledBox(label, tuple(box), sure) for label, box, sure in rows], found.places)
+        boxes = [LabelledBox(label, (x1, y1, x2, y2), sure) for label, (x1, y1, x2, y2), sure in rows]
+        return FoundObjects(boxes, found.places)
 
     return find
 

@@ -294,7 +294,9 @@ def test_surfaces_and_masks_of_a_photo(
     pixels[:, :32, 0], pixels[:, 32:, 1] = 255, 255
     Image.fromarray(pixels).save(tmp_path / "two.png")
     weight, none = torch.tensor([[4.0, 0, 0], [0, 4.0, 0]]), torch.zeros(2)
-    head = SegmentHead(tuple(THINGS), tuple(STUFF), tuple(PREDICATES), torch.tensor([1, 3]), weight, none)
+    head = SegmentHead(
+        tuple(THINGS), tuple(STUFF), tuple(PREDICATES), known=torch.tensor([1, 3]), weight=weight, bias=none
+    )
     head.save(tmp_path / "head")
     monkeypatch.setattr("wayfare.scenes.patches.DinoPatches", lambda: halves)
     monkeypatch.setattr("wayfare.scenes.graph.is_installed", lambda: False)
