@@ -22,7 +22,7 @@ def comments(cls: type[Any]) -> dict[str, str]:
 
 def _comments_beside(source: str) -> Iterator[tuple[str, str]]:
     beside = {
-        token.start[0]: token.string.removeprefix("#").strip()
+        token.start[0]: token.string.removeprefix("#").replace("fmt: skip", "").strip()
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
         if token.type == tokenize.COMMENT
     }
