@@ -17,8 +17,11 @@ from wayfare.core.errors import WayfareError
 from wayfare.demo import recipes as plan
 from wayfare.demo.page_words import TaskResult
 from wayfare.demo.subprocess_run import SubprocessRun
+from wayfare.demo.uses import search_twice
 from wayfare.experiment import Experiment
 from wayfare.papers.files import recipe_path
+from wayfare.recipe import override, read_table
+from wayfare.runner import run
 
 NAN = float("nan")
 
@@ -79,6 +82,23 @@ def test_the_figures_are_those_of_the_runs(made: Path, page: str) -> None:
     assert f"<b>{100 * summary['metrics']['test/R@20']:.1f}".removesuffix(".0") in chapter
     sent = json.loads((made / "hashing" / "federated" / "summary.json").read_text())
     assert f"{(sent['bytes_up'] + sent['bytes_down']) / 1e6:.3g} MB" in page
+
+
+def test_its_searches_find_what_they_look_for(
+    made: Path, shared_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recipe as it is, on the quick demo's town: among pictures that nobody learnt from, by their codes alone."""
+    monkeypatch.setenv("WAYFARE_CACHE", str(shared_cache))
+    table = read_table(recipe_path("demo/hashing"))
+    del table["cells"]
+    less = {"partition.clients": 4, "rounds": 6, "evaluation.every": 6, "evaluation.clients": 0}
+    experiment = Experiment.from_table(override(table, {"data.path": str(made / "town" / "fashion"), **less}))
+    run(experiment, tmp_path / "run", engine="local")
+    searches = search_twice(tmp_path / "run", lambda *_: None)
+    assert len({search.words for search in searches}) == 2
+    for search in searches:  # 5 of 25 pictures show it: 8 drawn at random have 1.6
+        assert search.share == 0.2 and len(search.found) == 8
+        assert sum(photo.right for photo in search.found) >= 4, search.words
 
 
 def test_it_goes_on_where_it_stopped(

@@ -47,7 +47,10 @@ NAMED = {
         "hashing": "wayfare.hashing.task:Hashing",
         "attributes": "wayfare.attributes.task:Attributes",
     },
-    "privacy": {"clientlevel": "wayfare.privacy.client_level:ClientLevel"},
+    "privacy": {
+        "clientlevel": "wayfare.privacy.client_level:ClientLevel",
+        "samplelevel": "wayfare.privacy.sample_level:SampleLevel",
+    },
     "robust": {
         "mean": "wayfare.privacy.robust:Mean",
         "median": "wayfare.privacy.robust:Median",

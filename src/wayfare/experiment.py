@@ -184,6 +184,8 @@ class Experiment:
         """
         if self.strategy.pooled or self.topology.meets or len(split) > _LOOKED_AT or not isinstance(split, Split):
             return split, {}
+        if self.aggregation.private:  # how many clients there are is public, so it may not depend on what they have
+            return split, {}
         if split.provenance.get("rule") == "joined":  # its samples are on the devices
             return split, {}
         clients = self.clients(split)
@@ -234,6 +236,7 @@ class Experiment:
             memories=memories,
             where=self.where,
             compression=self.compression or AS_IS,
+            guard=self.aggregation.guard(folder),
         )
 
 
@@ -323,7 +326,7 @@ def _check_aggregation(e: Experiment) -> None:
         )
     if e.compression is not None and (reason := e.compression.misfit(e.strategy, e.topology)):
         raise ConfigError(f"[compression] {reason}")
-    if reason := e.aggregation.misfit(e.strategy, e.topology):
+    if reason := e.aggregation.misfit(e.strategy, e.topology) or e.aggregation.task_misfit(e.task):
         raise ConfigError(f"[{'privacy' if e.privacy is not None else 'robust'}] {reason}")
 
 

@@ -113,9 +113,15 @@ def nodes(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def simulation():
-    with Flower(2) as engine:
+def simulation(tmp_path_factory):
+    """In a folder with files that are called like libraries: nobody imports them."""
+    folder = tmp_path_factory.mktemp("unpacked")
+    for name in ("flwr", "json", "numpy", "struct", "torch", "wayfare"):
+        (folder / f"{name}.py").write_text(f"open({str(folder / 'canary')!r}, 'a').write(__name__)")
+    with pytest.MonkeyPatch.context() as patch, Flower(2) as engine:
+        patch.chdir(folder)
         yield engine
+    assert not (folder / "canary").exists()
 
 
 # ---- records

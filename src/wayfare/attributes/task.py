@@ -46,6 +46,7 @@ class Attributes(Task):
     clusters_see_target: bool = False  # whether the target is among the attributes that samples are clustered by
     judged_on: Literal["test", "validate"] = "test"  # validate: for choosing settings
 
+    by_sample: ClassVar[bool] = True
     sources: ClassVar[frozenset[str]] = frozenset({"labels", "categories"})
     provides: ClassVar[frozenset[str]] = frozenset({"features", "classes"})
     finished: ClassVar[str] = "wayfare.attributes.finished:AttributesRun"

@@ -30,6 +30,9 @@ def graph(
         Path | None,
         typer.Option("--boxes", help="The objects in the photos, as JSON or CSV: see docs/graph.md."),
     ] = None,
+    head: Annotated[
+        Path | None, typer.Option("--head", help="Find surfaces, too, and masks, with what `wayfare detect` learnt.")
+    ] = None,
     image: Annotated[
         list[str] | None, typer.Option("--image", help="Only this picture of a psg.json, by id or name. Repeatable.")
     ] = None,
@@ -40,7 +43,7 @@ def graph(
     ] = 0.45,
     least: Annotated[
         float, typer.Option("--least", min=0, max=1, help="Minimum score of a relation; others are left out.")
-    ] = 0.1,
+    ] = 0.05,
     data: Annotated[
         Path | None, typer.Option("--data", help="Where the run's training data is now, if it was moved.")
     ] = None,
@@ -52,8 +55,8 @@ def graph(
 ) -> None:
     """Make scene graphs of pictures with a trained model: as JSON, as pictures and as a page.
 
-    Objects come from the annotation, from --boxes, or else from a detector, which is an optional extra. Pictures that
-    cannot be read are listed and skipped; exit status 1 if none is left.
+    Objects come from the annotation, from --boxes, from --head, or else from a detector, which is an optional extra.
+    Pictures that cannot be read are listed and skipped; exit status 1 if none is left.
     """
     from wayfare.scenes.boxes import read_boxes
     from wayfare.scenes.graph import GraphReport, as_result, as_table, graphs
@@ -62,6 +65,8 @@ def graph(
 
     if out is not None and out.exists() and not out.is_dir():
         raise typer.BadParameter(f"{out} is a file: give a folder", param_hint="--out")
+    if boxes is not None and head is not None:
+        raise typer.BadParameter("with --boxes nothing is looked for: give one of the two", param_hint="--head")
     given = None if boxes is None else read_boxes(boxes)
     with progress_bar(f"reading {run}", MofNCompleteColumn(), transient=True) as show:
         model = load_scene_model(run, data)
@@ -71,7 +76,7 @@ def graph(
         first: list[PredictedGraph] = []
         for made in graphs(
             model, pictures, boxes=given, images=image or (), top=top, most=most, score=score, least=least,
-            report=report,
+            head=head, report=report,
             progress=lambda done, total: show("pictures", done, total),
         ):  # fmt: skip
             tables.append(as_table(made) | ({} if files is None else {"files": files.add(made)}))

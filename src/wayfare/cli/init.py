@@ -69,14 +69,20 @@ def init(
     if recipe.exists() and not force:
         raise ConfigError(f"{recipe} already exists: run it with `wayfare run {recipe}`, or replace it with --force")
     made = make_recipe(data, recipe, Choices(task, by, clients, rounds, pictures), layout, asks=not json)
-    shown = f"recipe: {recipe}", f"page: {made['page']}", made["estimate"], f"Next: wayfare run {recipe}"
+    shown = (
+        f"recipe: {recipe}",
+        f"page: {made['page']}",
+        made["estimate"],
+        *made["hints"],
+        f"Next: wayfare run {recipe}",
+    )
     answer(made, json, *shown)
 
 
 def make_recipe(data: Path, recipe: Path, choices: Choices, layout: str = "", asks: bool = True) -> dict[str, Any]:
     """Look at data, ask what is not clear, and write recipe and split page; what was found and what a run takes."""
     from wayfare.starting.inspect import inspect
-    from wayfare.starting.templates import first_that_fits
+    from wayfare.starting.templates import first_that_fits, hints
 
     with progress_bar(f"looking at {data}", MofNCompleteColumn(), transient=True) as progress:
         inspected = inspect(data, layout, partial(progress, f"looking at {data}"))
@@ -88,16 +94,17 @@ def make_recipe(data: Path, recipe: Path, choices: Choices, layout: str = "", as
         text, experiment = first_that_fits(inspected, choices, recipe.stem)
     disk.write(recipe, text.encode())
     page, found = _split_page(experiment, recipe.with_name(f"{recipe.stem}-split.html"))
-    taken = _estimate(experiment, recipe)
+    taken, task = _estimate(experiment, recipe), inspected.task(choices.task)
     return {
         "recipe": str(recipe),
         "page": str(page),
         "layout": inspected.found.layout,
-        "task": inspected.task(choices.task),
+        "task": task,
         "counts": dict(inspected.findings.counts),
         "odd": inspected.odd,
         "clients": found,
         "estimate": taken,
+        "hints": hints(task),
     }
 
 

@@ -20,6 +20,7 @@ from wayfare.cli.console import (
     err,
     foreign,
     interruptible,
+    list_notes,
     parse_settings,
     watching,
 )
@@ -136,6 +137,7 @@ def _recipe_of(data: Path) -> Path:
 
     made = make_recipe(data, recipe, Choices())
     err.print(f"recipe: {recipe}; page: {made['page']}; {made['estimate']}", highlight=False, soft_wrap=True)
+    list_notes(made["hints"])
     return recipe
 
 

@@ -7,8 +7,8 @@ A *topology* says who talks to whom. An *engine* is the one door between those w
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
@@ -20,7 +20,7 @@ from wayfare.core.bundle import Bundle, Weights
 from wayfare.core.values import ANY_METRIC, Kind
 
 if TYPE_CHECKING:
-    from wayfare.core.device import Bench, Device
+    from wayfare.core.device import Bench, Device, GradientGuard
     from wayfare.core.federation import Federation, Round
 
 
@@ -259,6 +259,14 @@ class Task:
         """Metrics on these samples of the pool, or on the task's own test set."""
         raise NotImplementedError
 
+    by_sample: ClassVar[bool] = False
+    """Whether the loss of a batch is the mean over its samples, each of which can be a batch alone."""
+
+    @property
+    def told(self) -> str:
+        """What a trained model tells of all clients' data beside its weights: a vocabulary, say; "" if nothing."""
+        return ""
+
     @property
     def warnings(self) -> list[str]:
         """What speaks against these settings: told when a run begins."""
@@ -335,6 +343,8 @@ class MergeContext:
     folder: Path = Path()  # of the run
     clients: int = 0  # who could be asked
     expected: int = 0  # how many of them are, on average
+    sizes: tuple[int, ...] = ()  # how many samples clients train on, each number once
+    training: Training = field(default_factory=lambda: Training())
 
 
 class MergeRule:
@@ -344,14 +354,24 @@ class MergeRule:
     """
 
     private: ClassVar[bool] = False
-    """Single replies leave no trace but through the noise: no metric or count of theirs is recorded."""
+    """Single replies leave no trace but through the noise: no metric, count or name of theirs is recorded."""
+    unit: ClassVar[str] = ""
+    """What the privacy is that of, in words."""
 
     def misfit(self, strategy: Strategy, topology: Topology) -> str:
         """Why it cannot stand before this strategy; "" if it can."""
         return ""
 
+    def task_misfit(self, task: Task) -> str:
+        """Why it cannot be used with this task; "" if it can."""
+        return ""
+
     def check_network(self, net: nn.Module) -> None:
         """Refuse a network that it cannot handle."""
+
+    def guard(self, folder: Path) -> GradientGuard | None:
+        """What devices do with the gradients of single samples; `folder` is of the process that trains."""
+        return None
 
     def choose(self, ids: Sequence[str], context: MergeContext) -> list[str] | None:
         """Who is asked in a round; None leaves it to the strategy."""
@@ -368,8 +388,15 @@ class MergeRule:
         return {}
 
     def is_spent(self, context: MergeContext) -> bool:
-        """Whether one more round would cost more than is allowed."""
+        """Whether the round of this context, the next one, would cost more than is allowed."""
         return False
+
+    def warnings(self, like: Mapping[str, Weights], context: MergeContext) -> list[str]:
+        """What speaks against these settings, of replies like this: told when a run begins."""
+        return []
+
+    def check_continued(self, context: MergeContext, rounds: Collection[int]) -> None:
+        """Refuse to continue a run of which these rounds are committed and what it keeps of its own is lost."""
 
 
 class Compression:

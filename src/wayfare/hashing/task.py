@@ -183,6 +183,10 @@ class Hashing(Task):
         return self.categories if name == "categories" else self.labels
 
     @property
+    def told(self) -> str:
+        return "" if isinstance(self.data, PairFiles) and self.data.terms.given else "labels and vocabulary"
+
+    @property
     def skipped(self) -> list[dict[str, str]]:
         return [{"file": str(error.file), "reason": str(error)} for error in self.pairs.problems.found]
 

@@ -52,6 +52,7 @@ class Objects(Task):
     model: ObjectModel = part("model", "cnn", _MODELS)
     augment: PictureAugmentation = part("augmentation", "none", _AUGMENTATIONS)  # how pictures are changed in training
 
+    by_sample: ClassVar[bool] = True
     finished: ClassVar[str] = "wayfare.objects.finished:ObjectsRun"
     sources: ClassVar[frozenset[str]] = frozenset({"labels", "files"})
     moved: ClassVar[Mapping[str, str]] = {

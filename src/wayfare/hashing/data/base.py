@@ -39,6 +39,7 @@ class PairData(Data):
 class PairTerms:
     """Which labels and words there are."""
 
+    given: ClassVar[bool] = False  # written in the recipe, not made of the pairs
     rare: ClassVar[bool] = False  # labels count however few pairs have them, because others have more
 
     def labelled(self, source: PairSource, drop: Sequence[Drop], path: Path) -> PairSource:
@@ -80,6 +81,7 @@ class GivenTerms(PairTerms):
     within: tuple[int, ...] = ()  # which labels belong together: coarse label * fine labels + fine label
     words: tuple[str, ...] = ()  # (): as with "own"
 
+    given: ClassVar[bool] = True
     rare: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -36,7 +36,7 @@ _MAX_BYTES = 2**28
 _CONVERT = (
     'if you trust it, convert it once: python -c "import json, numpy; '
     "json.dump([[int(q), [int(r) for r in refs]] for q, refs in {pairs}], open('ground_truth.json', 'w'))\"; "
-    "or give a tolerance in frames"
+    "or say how many frames apart is one place (data.tolerance in a recipe)"
 )
 
 
