@@ -262,9 +262,7 @@ def _listed(words: Sequence[str]) -> str:
 # ---- Codes
 
 
-def _answer(
-    index: SearchIndex, view: View, query: Query, each: _Encoded, k: int, *, use_texts: bool
-) -> SearchAnswer:
+def _answer(index: SearchIndex, view: View, query: Query, each: _Encoded, k: int, *, use_texts: bool) -> SearchAnswer:
     codes, text = index.codes[view], each.reading.text if use_texts else ""
     by_words = index.lexicon(view).search(text) if text else None
     hits = nearest_items(codes, each.features, k, by_words)
