@@ -69,7 +69,7 @@ EXAMPLES = {
         "wayfare graph holiday.jpg --run runs/scenes --boxes boxes.json --out graphs",
     ],
     "serve": [
-        "wayfare serve",
+        "wayfare serve runs",
         "wayfare serve runs --index my-city/index --no-open --port 8000",
         "wayfare serve runs --certificates keys",
     ],

@@ -43,8 +43,8 @@ def serve(
 ) -> None:
     """Use models and watch runs in a browser: where was a photo taken, photos by words, scene graphs, live curves.
 
-    It listens on this machine only, and opens only with the address that it prints. Photos are decoded in a sandbox,
-    never stored as files, and forgotten when it ends.
+    It listens on this machine only, and opens only with the address that it prints. Photos are decoded in a process of
+    their own, in a sandbox where the system allows it. Their pixels are kept until the server ends, the files never.
     """
     try:
         from wayfare.serve.launch import Lan, launch

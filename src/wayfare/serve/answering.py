@@ -51,7 +51,7 @@ class Answering:
         return await self._asked("search", **settings, name="" if given is None else given.name)
 
     async def graph(
-        self, run: str, photo: str, *, top: int, boxes: list[dict[str, Any]] | None, score: float, least: float
+        self, run: str, photo: str, *, top: int, boxes: list[dict[str, Any]] | None, score: float, least: float | None
     ) -> dict[str, Any]:
         """How the things in a photo relate."""
         offer, given = await self.offers.get(run, "scenes"), self.photos.uploaded(photo)

@@ -57,7 +57,7 @@ class GraphAsked(Asked):
     boxes: list[BoxGiven] | None = Field(default=None, max_length=MOST_BOXES)
     top: int = Field(default=10, ge=1, le=100)
     score: float = Field(default=0.45, ge=0, le=1)
-    least: float = Field(default=0.1, ge=0, le=1)
+    least: float | None = Field(default=None, ge=0, le=1)  # None: as the command line
 
 
 class RunAsked(Asked):

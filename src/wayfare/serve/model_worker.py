@@ -30,7 +30,7 @@ from wayfare.places.page import PlaceSketch
 from wayfare.places.page_data import position_text, sketch_of
 from wayfare.recipe import toml
 from wayfare.scenes.boxes import read_boxes
-from wayfare.scenes.graph import GraphReport, graphs
+from wayfare.scenes.graph import LEAST, GraphReport, graphs
 from wayfare.scenes.graph import as_result as graph_result
 from wayfare.scenes.graph import as_table as graph_table
 from wayfare.scenes.scene_model import SceneModel, load_scene_model
@@ -134,7 +134,7 @@ def search(folder: str, words: str, photo: str | None, name: str, k: int, find: 
 
 
 def graph(
-    run: str, photo: str, name: str, top: int, boxes: list[dict[str, Any]] | None, score: float, least: float
+    run: str, photo: str, name: str, top: int, boxes: list[dict[str, Any]] | None, score: float, least: float | None
 ) -> Message:
     """What `wayfare graph PHOTO --json` prints; with `boxes`, as --boxes."""
     model = _scenes(run, _age(Path(run) / "summary.json"))
@@ -144,6 +144,7 @@ def graph(
             file = Path(folder) / "boxes.json"
             disk.write(file, json.dumps({Path(photo).name: boxes}).encode())
             given = read_boxes(file)
+    least = LEAST if least is None else least
     made = list(graphs(model, [photo], boxes=given, top=top, score=score, least=least, report=report))
     report.skipped = [item._replace(file=name) for item in report.skipped]
     if not made:

@@ -17,7 +17,7 @@ from wayfare.ranges import RANGES, Range
 from wayfare.recipe import COMPONENTS, OF_TASK
 
 NONE = "(none)"
-_OPTIONAL = ("privacy", "robust", "attack")
+_OPTIONAL = ("privacy", "compression", "robust", "attack")
 _PLAIN = {
     "rounds": "rounds of federation",
     "seed": "of all random numbers: another seed, another run of the same experiment",
@@ -26,7 +26,8 @@ _TITLES = {
     "task": "Task", "data": "Data", "model": "Model", "partition": "Who has which samples", "strategy": "Algorithm",
     "topology": "Who talks to whom", "exchange": "Whose models a device takes", "training": "Training on a device",
     "evaluation": "Evaluation", "policy": "What is accepted from devices", "privacy": "Differential privacy",
-    "robust": "Robust rule in place of the mean", "attack": "Devices that lie, to try robust rules",
+    "compression": "Compression of what travels", "robust": "Robust rule in place of the mean",
+    "attack": "Devices that lie, to try robust rules",
 }  # fmt: skip
 Field = dict[str, Any]
 
