@@ -13,7 +13,7 @@ import wayfare
 from wayfare.cli import main
 from wayfare.core.errors import ConfigError
 from wayfare.starting.inspect import inspect
-from wayfare.starting.templates import Choices, first_that_fits
+from wayfare.starting.templates import Choices, first_that_fits, hints, recipes
 
 COLOURS = {"red": (220, 40, 40), "green": (40, 200, 60), "blue": (40, 60, 220)}
 
@@ -85,6 +85,30 @@ def test_a_flat_folder_with_a_table(capsys, tmp_path):
     assert set(model.evaluate()) & {"R@1"}
 
 
+def test_photos_of_places_get_dinov2_once_its_weights_are_here(tmp_path, monkeypatch):
+    """And the network sees upright photos upright: their EXIF says that they are to be turned."""
+    exif, rows = Image.Exif(), ["file,lat,lon"]
+    exif[0x0112] = 6
+    (tmp_path / "walk").mkdir()
+    for number in range(4):
+        Image.fromarray(np.zeros((30, 40, 3), np.uint8)).save(tmp_path / f"walk/{number}.jpg", exif=exif)
+        rows.append(f"{number}.jpg,{48 + number * 1e-3},11")
+    (tmp_path / "walk/photos.csv").write_text("\n".join(rows) + "\n")
+    found = inspect(tmp_path / "walk")
+    monkeypatch.setenv("WAYFARE_CACHE", str(tmp_path / "cache"))
+
+    def chosen() -> tuple[object, ...]:
+        first = next(recipes(found, Choices()))
+        values = {each.key: each.value for part in first.values() for each in part}
+        return values["backbone"], values["height"], values["width"]
+
+    assert chosen() == ("efficientnet_lite0_stage5", 224, 160) and "wayfare data get dinov2-s" in hints("places")[0]
+    weights = tmp_path / "cache/weights/dinov2-s.safetensors"
+    weights.parent.mkdir(parents=True)
+    weights.touch()
+    assert chosen() == ("dinov2-s", 224, 168) and hints("places") == hints("objects") == []
+
+
 def test_class_folders_with_some_positions(capsys, tmp_path):
     for kind, (name, colour) in enumerate(COLOURS.items()):
         for number in range(8):
@@ -150,7 +174,7 @@ def test_run_takes_a_folder_and_makes_its_recipe(capsys, tmp_path):
     status, _, err = call(capsys, "run", tmp_path / "mine", "--out", "first", *more)
     assert status == 0 and Path("mine.toml").exists() and "of traffic" in err, err
     status, _, err = call(capsys, "run", tmp_path / "mine", "--out", "second", *more)
-    assert status == 0 and "which is there already" in err
+    assert status == 0 and "existing recipe: " in err
     status, _, err = call(capsys, "run", "first")
     assert status == 2 and "wayfare resume first" in err
     status, _, err = call(capsys, "init", tmp_path / "mine")
@@ -180,7 +204,7 @@ def test_much_data_is_not_tried_beforehand(capsys, tmp_path, monkeypatch):
             picture(tmp_path / f"much/{name}/{number}.jpg", colour, number)
     monkeypatch.setattr("wayfare.cli.init._MOST_TRIED", 5)
     status, out, _ = call(capsys, "init", tmp_path / "much", "--json", "--clients", 2)
-    assert status == 0 and json.loads(out)["estimate"].startswith("not tried, because preparing 6 samples")
+    assert status == 0 and json.loads(out)["estimate"].startswith("not estimated, because preparing 6 samples")
 
 
 def test_questions_on_a_terminal(capsys, tmp_path, monkeypatch):

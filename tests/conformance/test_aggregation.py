@@ -21,7 +21,7 @@ from wayfare.topologies.server import Server
 
 RULES = [*(("privacy", name) for name in names("privacy")), *(("robust", name) for name in names("robust"))]
 # what uses single replies, keeps models on devices, or chooses clients by their size
-REFUSED = {"centralised", "fedcafe", "fedcmr", "fedproto", "local", "plfedcmh"}
+REFUSED = {"centralised", "fedcafe", "fedcmr", "feddyn", "fednova", "fedproto", "local", "plfedcmh"}
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 

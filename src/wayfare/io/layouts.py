@@ -41,7 +41,7 @@ DESCRIPTIONS = {
     "celeba": "CelebA: list_attr_celeba.txt or .csv",
     "cifar": "CIFAR-10: data_batch_1.bin ...",
     "traces": "traces of devices or contacts: CSV, t x y, t id x y, t i j, i j start end, GPX",
-    "photos": "geotagged photos: EXIF, a CSV table, or @-names",
+    "photos": "photos with positions (EXIF, a table, names with @), or two runs of video frames",
     "folder": "a folder of pictures for each class",
 }
 _NEAR = ("photos", "csv_pairs")  # those that can say what is missing, in near_miss(path)

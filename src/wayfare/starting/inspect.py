@@ -12,6 +12,7 @@ from wayfare.core.errors import ConfigError, DataError, unknown
 from wayfare.core.protocols import SampleFiles
 from wayfare.io.findings import Findings
 from wayfare.io.folders import pictures_below
+from wayfare.io.images import shape_of
 from wayfare.io.layouts import DESCRIPTIONS, FoundLayout, find
 from wayfare.partition.column import FOLDER, NAMES, folders, read_column, tables_in
 
@@ -44,6 +45,7 @@ _PEOPLE = (
     "session",
 )
 _FEWEST, _MOST = 2, 1000  # owners
+_LOOKED_AT = 50  # pictures whose shape is looked at
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,9 @@ def inspect(path: Path, layout: str = "", progress: Callable[[int, int], None] |
         raise ConfigError(f"{path} holds several data sets: name one of {listed}")
     found = there[0]
     if found.layout not in TASKS:
-        raise DataError(f"no recipe is made for the layout {found.layout!r}", path, remedy="see docs/bring-your-own.md")
+        raise DataError(
+            f"cannot make a recipe for the layout {found.layout!r}", path, remedy="see docs/bring-your-own.md"
+        )
     tasks = TASKS[found.layout]
     if found.layout == "photos" and not _has_classes(found.path):
         tasks = ("places",)
@@ -135,6 +139,19 @@ def _by_folder(found: FoundLayout) -> dict[str, int]:
         return {FOLDER: len(set(folders(SampleFiles(found.path, tuple(names)))))}
     except DataError:
         return {}
+
+
+def mostly_upright(root: Path) -> bool:
+    """Whether most pictures are higher than wide; some fifty are looked at."""
+    names = pictures_below(root) if root.is_dir() else []
+    votes = []
+    for name in names[:: max(1, len(names) // _LOOKED_AT)]:
+        try:
+            height, width = shape_of(root / name)
+        except DataError:
+            continue
+        votes.append(height > width)
+    return sum(votes) * 2 > len(votes)
 
 
 def data_settings(inspected: Inspected) -> dict[str, Any]:
