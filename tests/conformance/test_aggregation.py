@@ -20,8 +20,9 @@ from wayfare.topologies.hierarchy import Hierarchy
 from wayfare.topologies.server import Server
 
 RULES = [*(("privacy", name) for name in names("privacy")), *(("robust", name) for name in names("robust"))]
-# what uses single replies, keeps models on devices, or chooses clients by their size
-REFUSED = {"centralised", "fedcafe", "fedcmr", "feddyn", "fednova", "fedproto", "local", "plfedcmh"}
+# what uses single replies, or has all data in one place; FedVC chooses clients by their size
+REFUSED = {name for name in names("strategy") if not find("strategy", name).linear or find("strategy", name).pooled}
+BY_RULE = {"clientlevel": REFUSED | {"fedvc"}, "samplelevel": REFUSED - {"centralised"}}
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 
@@ -45,7 +46,7 @@ def test_every_strategy_runs_or_is_refused_with_the_reason(kind: str, name: str,
             refused.add(strategy)
             continue
         assert run(experiment, tmp_path / strategy, "local")["rounds"] == 1
-    assert refused == REFUSED | ({"fedvc"} if kind == "privacy" else set())
+    assert refused == BY_RULE.get(name, REFUSED)
 
 
 @pytest.mark.parametrize(("kind", "name"), RULES, ids=[name for _, name in RULES])
@@ -61,7 +62,7 @@ def test_the_same_bits_in_worker_processes(kind: str, name: str, tmp_path: Path,
 
 
 def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
-    for kind, name in RULES[1:]:
+    for kind, name in RULES[2:]:
         with pytest.raises(ConfigError, match=r"\[privacy\] and \[robust\] do not go together"):
             made("fedavg", kind, name, privacy=find("privacy", "clientlevel")())
     with pytest.raises(ConfigError, match="needs the topology 'server'"):

@@ -159,7 +159,8 @@ class SampleGuard(GradientGuard):
         for batch in batches:
             gradient(batch)
             total += clipped(parameters, self.settings.clip)
-        drawn = Secret(self.folder).normal(len(total), "gradient", device.id, device.round, step, total.tobytes())
+        where = (device.id, device.round, step)  # no two steps have the same noise
+        drawn = Secret(self.folder).normal(len(total), "gradient", *where, total.tobytes())
         expected = min(device.training.batch_size, len(device.client.train))
         found = torch.from_numpy((total + self.settings.noise * self.settings.clip * drawn) / expected)
         for p, piece in zip(parameters, found.split([p.numel() for p in parameters])):
