@@ -46,6 +46,17 @@ class Clients:
         chosen = rng_for(self._seed, "judges").choice(len(self.trained), count, replace=False)
         return [self.trained.id(int(i)) for i in np.sort(chosen)]
 
+    def training_sizes(self) -> tuple[int, ...]:
+        """How many samples clients train on, each number once."""
+        if self._pooled:
+            return (len(self._everyone.train),)
+        return tuple(sorted({size - self._kept(int(size)) for size in np.unique(self.trained.sizes).tolist()}))
+
+    def _kept(self, size: int) -> int:
+        """How many of a client's samples it never trains on."""
+        share = self._evaluation.holdout
+        return 0 if share == 0 or size < 5 else max(1, round(share * size))
+
     def held(self) -> np.ndarray:
         """The samples that clients train on, each once."""
         parts = [self.client(self.trained.id(i)).train for i in range(len(self.trained))]
@@ -60,11 +71,10 @@ class Clients:
         samples = self._split[self._split.position(id)]
         if id in self.validation:
             return Client(id, samples, samples)
-        share = self._evaluation.holdout
-        if share == 0 or len(samples) < 5:
+        kept = self._kept(len(samples))
+        if not kept:
             return Client(id, np.sort(samples), np.empty(0, np.int64))
         order = rng_for(self._seed, "holdout", id).permutation(samples)
-        kept = max(1, round(share * len(order)))
         return Client(id, np.sort(order[kept:]), np.sort(order[:kept]))
 
     @cached_property

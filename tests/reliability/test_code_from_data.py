@@ -1,6 +1,9 @@
 """Recipes, run folders, indexes and a server's recipe are data: code that they name runs only if it was allowed."""
 
+import os
+import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -136,6 +139,29 @@ def test_workers_see_what_the_caller_has_set_since_they_began(tmp_path, monkeypa
         sys.modules.pop(f"parts_{name}")
         run(experiment, tmp_path / name / "run", pool)
         assert (tmp_path / name / f"mark-{name}").exists()
+
+
+START = "from wayfare.engines.pool.processes import Worker\nWorker().stop()"
+
+
+def test_files_called_like_a_library_in_the_current_folder(tmp_path) -> None:
+    """Somebody unpacks photos with a `struct.py` beside them, goes there and runs a command. Flower: test_flower.py."""
+    for name in ("json", "numpy", "sitecustomize", "socket", "struct", "torch", "wayfare", "yaml"):
+        (tmp_path / f"{name}.py").write_text("open('canary', 'a').write(__name__ + ' ')")
+    script = tmp_path / "elsewhere" / "script.py"  # Python imports from the script's own folder, for `wayfare` too
+    script.parent.mkdir()
+    script.write_text(START)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert not (tmp_path / "canary").exists(), (tmp_path / "canary").read_text()
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_program_that_is_started_imports_from_no_current_folder() -> None:
+    found = []
+    for path in Path(components.__file__).parent.rglob("*.py"):
+        found += re.findall(r"\[(?:\*\S+ )?sys\.executable, (\S+),", path.read_text())
+    assert len(found) > 6 and set(found) == {'"-P"', '"-IS"'}
 
 
 @pytest.mark.parametrize(("photos", "runs"), [("somewhere", False), ("", True)])

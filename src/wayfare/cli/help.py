@@ -16,7 +16,7 @@ from typer.core import TyperArgument, TyperCommand
 HEADINGS = {
     "Train": ("demo", "init", "run", "resume", "federate"),
     "Inspect": ("report", "compare", "list", "split", "explain-traffic", "leakage", "privacy"),
-    "Use a trained model": ("predict", "index", "locate", "search", "detect", "graph", "evaluate"),
+    "Use a trained model": ("serve", "predict", "index", "locate", "search", "detect", "graph", "evaluate"),
     "Data": ("town", "data"),
     "The papers": ("reproduce", "claims", "study"),
 }
@@ -65,6 +65,11 @@ EXAMPLES = {
         "wayfare detect holiday.jpg --head town.head --out found",
     ],
     "graph": ["wayfare graph holiday.jpg --run runs/scenes --boxes boxes.json --out graphs"],
+    "serve": [
+        "wayfare serve",
+        "wayfare serve runs --index my-city/index --no-open --port 8000",
+        "wayfare serve runs --certificates keys",
+    ],
     "town": ["wayfare town my-town --size tiny", "wayfare town my-town --only msls,psg --seed 3"],
     "explain-traffic": [
         "wayfare explain-traffic quickstart",

@@ -39,6 +39,7 @@ class Things(StrEnum):
     privacies = "privacies"
     robusts = "robusts"
     attacks = "attacks"
+    compressions = "compressions"
     partitions = "partitions"
     engines = "engines"
 

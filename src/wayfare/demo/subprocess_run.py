@@ -22,7 +22,7 @@ class SubprocessRun:
         arguments = (
             ["resume", str(place)] if (place / "experiment.toml").exists() else ["run", str(recipe), "-o", str(place)]
         )
-        command = [sys.executable, "-m", "wayfare", *arguments, "--engine", "local", "--track", "none", "--json"]
+        command = [sys.executable, "-P", "-m", "wayfare", *arguments, "--engine", "local", "--track", "none", "--json"]
         paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
         environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
         with self._log.open("wb") as log:

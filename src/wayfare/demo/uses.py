@@ -167,14 +167,18 @@ def _degrees(photos: PlacePhotos, row: int) -> tuple[float, float]:
 
 
 def search_twice(run: Path, progress: Progress) -> list[SearchExample]:
-    """The two things that most pictures show, looked for among those that the run searches when it is judged."""
+    """The two things that most pictures show, looked for among pictures that nobody learnt from.
+
+    The texts of the pictures are not used: their own words would find them without any model.
+    """
     found, out = hashing_run(run), run / "index"
-    add_pairs(model_for(found, out), found, out, progress)
-    index, pairs = SearchIndex(out), found.task.pairs
+    pairs = found.task.pairs
+    add_pairs(model_for(found, out), found, out, progress, rows=pairs.query)
+    index = SearchIndex(out)
     fine = pairs.names[-pairs.levels[-1] :] if pairs.levels else pairs.names
-    counts = dict(zip(pairs.names, pairs.labels[pairs.retrieval].sum(0).tolist()))
+    counts = dict(zip(pairs.names, pairs.labels[pairs.query].sum(0).tolist()))
     words = [word for word in sorted(fine, key=lambda name: -counts[name]) if index.model.knows(word)][:2]
-    answers = search(index, [Query(word) for word in words], k=_FOUND, find="photos").answers
+    answers = search(index, [Query(word) for word in words], k=_FOUND, find="photos", use_texts=False).answers
     thumbnails = Thumbnails()
     made = []
     for word, answer in zip(words, answers):
@@ -186,7 +190,7 @@ def search_twice(run: Path, progress: Progress) -> list[SearchExample]:
             )
             for hit in answer.hits
         ]  # fmt: skip
-        made.append(SearchExample(word, hits, counts[word] / max(1, len(pairs.retrieval))))
+        made.append(SearchExample(word, hits, counts[word] / max(1, len(pairs.query))))
     return made
 
 

@@ -47,7 +47,7 @@ def warm_process(home: Path, log: Path | None) -> Iterator[dict[str, str]]:
         env["PATH"] = os.pathsep.join([place, env["PATH"]])
         # a fork has no threads but one, so its parent must not have begun any
         one_thread = {**env, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        with started([sys.executable, "-m", "wayfare.deploy.warm_process", str(address)], one_thread, log):
+        with started([sys.executable, "-P", "-m", "wayfare.deploy.warm_process", str(address)], one_thread, log):
             yield env
 
 

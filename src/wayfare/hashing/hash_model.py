@@ -112,8 +112,8 @@ class HashModel:
     def of_pictures(self, images: np.ndarray) -> np.ndarray:
         """The same for pictures, uint8 (n, H, W, 3)."""
         self.check_photos()
-        parts = [torch.from_numpy(images[at : at + _AT_ONCE]) for at in range(0, len(images), _AT_ONCE)]
-        return self._encode("image", [self._inputs(part.permute(0, 3, 1, 2).float()) for part in parts])
+        side, starts = self.task.model.image, range(0, len(images), _AT_ONCE)
+        return self._encode("image", [side.shown(self.trunk, images[at : at + _AT_ONCE]) for at in starts])
 
     def pack(self) -> bytes:
         """One file from which `unpack` makes the model again, without its run and data."""
@@ -130,9 +130,6 @@ class HashModel:
             "trunk": {} if self.trunk is None else self.trunk.own_weights(),
             "means": {str(at): net.mean for at, net in enumerate(_pixel_nets(self.net))},  # are in no state dict
         }
-
-    def _inputs(self, pictures: Tensor) -> Tensor:
-        return pictures if self.trunk is None else self.trunk(pictures / 255)
 
     @torch.no_grad()
     def _encode(self, view: str, parts: Sequence[Tensor]) -> np.ndarray:
@@ -191,7 +188,7 @@ def unpack(file: Path, device: str = "auto") -> HashModel:
         recipe, known = str(bundle.values["recipe"]), json.loads(str(bundle.values["known"]))
         experiment = Experiment.from_toml(recipe)
         if not isinstance(experiment.task, Hashing):
-            raise StoreError("it is no model of the task hashing")
+            raise StoreError("it is not a model of the task hashing")
         data = build(WithoutPairs, known, "known")
         task = replace(experiment.task, data=data, model=experiment.task.model.without_weights())
         lacking = task.model.missing_files()

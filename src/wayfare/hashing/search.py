@@ -155,8 +155,10 @@ def is_search_index(folder: Path) -> bool:
     return any((folder / view / FACTS).exists() for view in VIEWS)
 
 
-def search(index: SearchIndex, queries: Iterable[Query], k: int = 10, find: View | None = None) -> Searched:
-    """The k nearest items to each query.
+def search(
+    index: SearchIndex, queries: Iterable[Query], k: int = 10, find: View | None = None, *, use_texts: bool = True
+) -> Searched:
+    """The k nearest items to each query; without `use_texts` by codes alone, as if the items had no texts.
 
     `find` says whether to look for photos or texts. By default words look for photos and photos for texts, or for what
     there is if the index has only the other. A query that cannot be encoded is listed with the reason, and is an error
@@ -183,7 +185,7 @@ def search(index: SearchIndex, queries: Iterable[Query], k: int = 10, find: View
     encoded = time.perf_counter()
     for by, view in views.items():
         for each in ready[by]:
-            answers[each.at] = _answer(index, view, all_queries[each.at], each, k)
+            answers[each.at] = _answer(index, view, all_queries[each.at], each, k, use_texts=use_texts)
     found.seconds = {"encode": encoded - began, "search": time.perf_counter() - encoded}
     found.answers = [answers[at] for at in sorted(answers)]
     if len(all_queries) == 1 and found.refused:
@@ -260,8 +262,10 @@ def _listed(words: Sequence[str]) -> str:
 # ---- Codes
 
 
-def _answer(index: SearchIndex, view: View, query: Query, each: _Encoded, k: int) -> SearchAnswer:
-    codes, text = index.codes[view], each.reading.text
+def _answer(
+    index: SearchIndex, view: View, query: Query, each: _Encoded, k: int, *, use_texts: bool
+) -> SearchAnswer:
+    codes, text = index.codes[view], each.reading.text if use_texts else ""
     by_words = index.lexicon(view).search(text) if text else None
     hits = nearest_items(codes, each.features, k, by_words)
     level = index.model.close[view]
@@ -324,4 +328,13 @@ def as_table(answer: SearchAnswer) -> dict[str, Any]:
              "words": round(hit.words, 6)}
             for rank, hit in enumerate(answer.hits, start=1)
         ],
+    }  # fmt: skip
+
+
+def as_result(index: SearchIndex, found: Searched, k: int) -> dict[str, Any]:
+    """All answers for JSON, as the command line prints them and the web application hands them out."""
+    return {
+        "index": str(index.folder), "model": index.model.digest, "bits": index.model.bits, "k": k, **index.counts(),
+        "answers": [as_table(each) for each in found.answers],
+        "refused": [{"query": item.file, "reason": item.reason} for item in found.refused], "seconds": found.seconds,
     }  # fmt: skip

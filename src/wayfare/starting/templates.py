@@ -147,7 +147,7 @@ def _objects(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
     if inspected.found.layout == "photos":
         data[0] = Entry("name", "folder")
     partition = _by_owner(inspected, choices) or [
-        Entry("name", "dirichlet", "photos are dealt out, unevenly: nothing says whose they are"),
+        Entry("name", "dirichlet", "photos are divided unevenly: the data does not say whose they are"),
         Entry("clients", _clients(choices, count)),
         Entry("alpha", 0.5, "smaller: clients have fewer classes in common"),
     ]
@@ -155,7 +155,7 @@ def _objects(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
         **_server(20, choices),
         "data": data,
         "model": [
-            Entry("name", "efficientnet_lite0_head", "a linear layer on a network that knows ImageNet"),
+            Entry("name", "efficientnet_lite0_head", "a linear layer on a network pretrained on ImageNet"),
             Entry("image_size", 160, "pixels; larger is better and slower"),
         ],
         "task": [Entry("name", "objects")],
@@ -163,7 +163,7 @@ def _objects(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
         "training": [
             Entry("epochs", 2), Entry("batch_size", 16), Entry("optimizer", "adam"), Entry("lr", 1e-3),
         ],
-        "evaluation": [Entry("every", 5), Entry("holdout", 0.0, "the test photos judge")],
+        "evaluation": [Entry("every", 5), Entry("holdout", 0.0, "the test photos are used")],
     }  # fmt: skip
 
 
@@ -174,7 +174,7 @@ def _places(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
     has_sequences = int(counts.get("sequences", 0)) >= _SEQUENCES
     near = float(max(5, min(25, round(extent / 12))))
     strip = {"name": "strips", "strip": max(near, float(round(extent / 12)))}
-    strips = Entry("test", strip, "every fourth strip of ground is tested on")
+    strips = Entry("test", strip, "every fourth strip of ground is for testing")
     describer = _describer()
     sides = [Entry(name, side) for name, side in zip(("height", "width"), describer.sides)]
     if mostly_upright(inspected.path):
@@ -182,11 +182,15 @@ def _places(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
             Entry("height", describer.sides[1], "most of the photos are upright"),
             Entry("width", describer.sides[0]),
         ]
-    tests = [Entry("test", "sequences", "whole walks or drives are tested on"), strips]
+    tests = [Entry("test", "sequences", "whole walks or drives are for testing"), strips]
     if "queries" in counts and inspected.found.layout == "msls":
         tests = [Entry("test", "layout"), *tests]
     for test in tests if has_sequences else tests[-1:]:
-        asks = Entry("queries", "layout" if "queries" in counts else "half", "which photos ask, and which are asked")
+        asks = Entry(
+            "queries",
+            "layout" if "queries" in counts else "half",
+            "which photos are queries, and which are the database",
+        )
         for partition in _areas(inspected, choices, samples, extent):
             yield {
                 **_server(describer.rounds, choices),
@@ -250,7 +254,7 @@ def _hashing(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
         "data": _data(inspected),
         "model": [
             Entry("bits", 64),
-            Entry("image", {"name": "frozen", "hidden": 512}, "a network that knows ImageNet, and a trained layer"),
+            Entry("image", {"name": "frozen", "hidden": 512}, "a network pretrained on ImageNet, and a trained layer"),
             Entry("text", {"hidden": 512}),
         ],
         "task": [Entry("name", "hashing"), Entry("base", {"name": "dcmh", "gamma": 0.1, "eta": 0.1})],
@@ -288,7 +292,7 @@ def _attributes(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
             **_server(20, choices),
             "data": _data(inspected),
             "model": [Entry("name", model, why)],
-            "task": [Entry("name", "attributes"), Entry("target", target, "the attribute to be learnt")],
+            "task": [Entry("name", "attributes"), Entry("target", target, "the attribute to learn")],
             "partition": [Entry("name", "random"), Entry("clients", choices.clients or _CLIENTS)],
             "training": [Entry("batch_size", 32), Entry("optimizer", "adam"), Entry("lr", 1e-3)],
             "evaluation": [Entry("every", 5), Entry("holdout", 0.0)],
@@ -313,25 +317,25 @@ def _tour(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
         model = [Entry("name", "efficientnet_lite0_head"), Entry("image_size", 160)]
     for share, clients in ((300, choices.clients or min(devices, 60)), (40, choices.clients or min(devices, 20))):
         yield {
-            "": [Entry("rounds", choices.rounds, "0: the beginning, and every slot of the traces")],
+            "": [Entry("rounds", choices.rounds, "0: all slots of the traces")],
             "data": data,
             "model": model,
             "task": [Entry("name", "objects")],
             "partition": [
-                Entry("name", "quantity", "many have little"), Entry("clients", clients),
+                Entry("name", "quantity", "most devices have little"), Entry("clients", clients),
                 Entry("distribution", "pareto"), Entry("exponent", 1.0), Entry("min_size", 2),
             ],
             "strategy": [Entry("name", "fedavg"), Entry("weighting", "uniform")],
             "topology": [
                 Entry("name", "encounters"), Entry("traces", str(inspected.path.resolve())),
                 *([Entry("layout", inspected.found.form)] if inspected.found.form else []),
-                Entry("radius", 50.0, "metres within which two can talk, where positions are known"),
+                Entry("radius", 50.0, "metres within which two devices can exchange models, if positions are known"),
                 Entry("slot", slot, "seconds"),
                 Entry("public", share, "pictures that nobody holds: the predictor learns from them"),
                 Entry("probe", share * 2 // 3), Entry("judge", share * 2 // 3),
             ],
             "exchange": [
-                Entry("name", "fedtour"), Entry("limit", 40, "models that a device may send, and take"),
+                Entry("name", "fedtour"), Entry("limit", 40, "models that a device may send and receive in all"),
                 Entry("floor", True), Entry("lab", 24),
             ],
             "training": [

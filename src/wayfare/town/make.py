@@ -315,7 +315,7 @@ def _crew(folder: Path, workers: int) -> Iterator[Iterator[int]]:
     read, write = os.pipe()
     paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "wayfare.town.make", str(folder.absolute()), str(workers)]
+    command = [sys.executable, "-P", "-m", "wayfare.town.make", str(folder.absolute()), str(workers)]
     crew = [
         subprocess.Popen([*command, str(number)], stdout=write, stdin=subprocess.DEVNULL, env=environment)
         for number in range(workers)

@@ -12,6 +12,7 @@ import logging
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -118,11 +119,12 @@ class Simulation:
             # Ray's own settings of an actor pass through Flower with the resources: one that dies is started again and
             # asked once more, where Flower alone would send everything else to the dead one.
             actor: dict[str, Any] = {"num_cpus": 1, "num_gpus": 0.0, "max_restarts": -1, "max_task_retries": 1}
+            _start_ray(self._settings(workers))
             run_simulation(
                 server,
                 importlib.import_module(NODE).app,
                 num_supernodes=min(devices, _NODES),
-                backend_config={"client_resources": actor, "init_args": self._settings(workers)},
+                backend_config={"client_resources": actor},
             )
         except BaseException as error:
             self._error = error
@@ -130,10 +132,10 @@ class Simulation:
             self._over.set()
 
     def _settings(self, workers: int) -> dict[str, Any]:
-        talk = {"logging_level": logging.ERROR, "log_to_driver": False}
+        talk: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
         if os.environ.get("RAY_ADDRESS"):
             return talk  # a cluster has its own size and folders
-        return {**talk, "num_cpus": workers, "include_dashboard": False, "_temp_dir": str(self._folder)}
+        return {**talk, "num_cpus": workers, "_temp_dir": str(self._folder)}
 
     def _hand_over(self, grid: Any, context: Any) -> None:
         self.grid = grid
@@ -181,6 +183,24 @@ class Simulation:
 
 def _ray() -> Any:
     return importlib.import_module("ray")
+
+
+class _NoFolders(list[str]):
+    """Where Ray adds folders from which its workers are to import first: the current one, whatever lies there."""
+
+    def extend(self, folders: object) -> None:
+        """Leave them out."""
+
+
+def _start_ray(settings: dict[str, Any]) -> None:
+    """As Flower would, but workers import from where this process does, and from nowhere else."""
+    if _ray().is_initialized():  # by the caller
+        return
+    path = os.pathsep.join(folder or str(Path.cwd()) for folder in sys.path)
+    os.environ["PYTHONPATH"] = path
+    job = importlib.import_module("ray.job_config").JobConfig()
+    job._py_driver_sys_path = _NoFolders()
+    _ray().init(runtime_env={"env_vars": {"PYTHONPATH": path}}, job_config=job, include_dashboard=False, **settings)
 
 
 def _folder() -> Path:

@@ -29,7 +29,8 @@ def start_fork_server() -> None:
     """Start the server if it is not running; it imports on its own, nobody waits for it here."""
     _context.set_forkserver_preload([WORKER])
     path = os.pathsep.join(folder or str(Path.cwd()) for folder in sys.path)
-    with _environment({**ONE_THREAD, "PYTHONPATH": path}):  # a process that forks must have no other threads
+    # a process that forks must have no other threads; and Python would import from the current folder before `path`
+    with _environment({**ONE_THREAD, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}):
         forkserver.ensure_running()
 
 
