@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
@@ -18,6 +19,7 @@ from wayfare.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from wayfare.experiment import Experiment
+    from wayfare.starting.columns import PairColumns
     from wayfare.starting.inspect import Inspected
     from wayfare.starting.templates import Choices
 
@@ -35,6 +37,11 @@ By = Annotated[
     str, typer.Option("--by", help="Whose photos are whose: a column of the table, folder, place or random.")
 ]
 Clients = Annotated[int, typer.Option("--clients", min=0, help="How many clients to deal the data out to.")]
+Photo = Annotated[
+    str, typer.Option("--photo", help='Of a table: the column that names photos, or a pattern like "img/{id}.jpg".')
+]
+Text = Annotated[str, typer.Option("--text", help='Of a table: the column of texts, or several: "title+tags".')]
+Labels = Annotated[str, typer.Option("--labels", help="Of a table: the column of labels.")]
 Pictures = Annotated[
     Path | None, typer.Option("--pictures", help="For traces: class folders of pictures that the devices hold.")
 ]
@@ -50,6 +57,9 @@ def init(
     clients: Clients = 0,
     rounds: Annotated[int, typer.Option("--rounds", min=0, help="Number of rounds. Default: as is usual.")] = 0,
     pictures: Pictures = None,
+    photo: Photo = "",
+    text: Text = "",
+    labels: Labels = "",
     layout: Layout = "",
     force: Annotated[bool, typer.Option("--force", help="Replace a recipe that is there already.")] = False,
     json: Json = False,
@@ -58,23 +68,33 @@ def init(
 
     On a terminal it asks what it cannot tell, at most three questions; the options answer them beforehand.
     """
+    from wayfare.starting.columns import PairColumns
     from wayfare.starting.templates import Choices
 
     recipe = out or Path(f"{data.resolve().name.partition('.')[0] or 'mine'}.toml")
     if recipe.exists() and not force:
         raise ConfigError(f"{recipe} is there already: run it with `wayfare run {recipe}`, or replace it with --force")
-    made = make_recipe(data, recipe, Choices(task, by, clients, rounds, pictures), layout, asks=not json)
-    shown = f"recipe: {recipe}", f"page: {made['page']}", made["estimate"], f"Next: wayfare run {recipe}"
+    made = make_recipe(data, recipe, Choices(task, by, clients, rounds, pictures), layout, asks=not json,
+                       columns=PairColumns(photo, text, labels))  # fmt: skip
+    shown = f"recipe: {recipe}", f"page: {made['page']}", made["estimate"], f"Next: wayfare run {quote(str(recipe))}"
     answer(made, json, *shown)
 
 
-def make_recipe(data: Path, recipe: Path, choices: Choices, layout: str = "", asks: bool = True) -> dict[str, Any]:
+def make_recipe(
+    data: Path,
+    recipe: Path,
+    choices: Choices,
+    layout: str = "",
+    asks: bool = True,
+    *,
+    columns: PairColumns | None = None,
+) -> dict[str, Any]:
     """Look at data, ask what is not clear, and write recipe and split page; what was found and what a run takes."""
     from wayfare.starting.inspect import inspect
     from wayfare.starting.templates import first_that_fits
 
     with progress_bar(f"looking at {data}", MofNCompleteColumn(), transient=True) as progress:
-        inspected = inspect(data, layout, partial(progress, f"looking at {data}"))
+        inspected = inspect(data, layout, partial(progress, f"looking at {data}"), columns)
     err.print(foreign(inspected.sentence(), 1000), highlight=False, soft_wrap=True)
     list_notes(inspected.odd)
     if asks and err.is_terminal and sys.stdin.isatty():

@@ -10,12 +10,14 @@ from typing import Any
 
 from wayfare.attributes.data import celeba
 from wayfare.core.errors import ConfigError, WayfareError
+from wayfare.core.protocols import Population
 from wayfare.experiment import Experiment
 from wayfare.partition.column import FOLDER
 from wayfare.recipe import toml
 from wayfare.starting.inspect import Inspected, data_settings
 
 _CLIENTS = 10
+_LOOKED_AT = 100  # clients, of which one must be able to train
 _SEQUENCES = 8  # of which half ask, and of these a quarter is tested on
 
 
@@ -67,10 +69,22 @@ def first_that_fits(inspected: Inspected, choices: Choices, name: str) -> tuple[
             if len(split) < 2:
                 raise ConfigError("only one client would take part")
             experiment.topology.check(len(experiment.clients(split).population))
+            _check_trainable(experiment, split)
             return text, experiment
         except WayfareError as error:
             failures.append(error)
     raise failures[0]
+
+
+def _check_trainable(experiment: Experiment, split: Population) -> None:
+    """Whether some of the clients can train: of photos of places, none may have another of the same place."""
+    clients = experiment.clients(split)
+    reasons = []
+    for place in range(min(len(split), _LOOKED_AT)):
+        reasons.append(experiment.task.cannot_train(clients.client(split.id(place)).train))
+        if not reasons[-1]:
+            return
+    raise ConfigError(f"no client can train: {reasons[0]}")
 
 
 def written(recipe: Recipe, name: str, inspected: Inspected) -> str:
@@ -154,18 +168,22 @@ def _objects(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
     }  # fmt: skip
 
 
+_WIDE = {"name": "places", "radius": 30.0, "negative_radius": 60.0}  # where photos are far from each other
+
+
 def _places(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
     counts = inspected.findings.counts
     samples = int(counts.get("photos", 0))
     extent = max(float(counts.get(side, 0)) for side in ("width, m", "height, m"))
     has_sequences = int(counts.get("sequences", 0)) >= _SEQUENCES
-    near = float(max(5, min(25, round(extent / 12))))
+    near = float(max(10, min(25, round(extent / 25))))
     strip = {"name": "strips", "strip": max(near, float(round(extent / 12)))}
     strips = Entry("test", strip, "every fourth strip of ground is tested on")
     tests = [Entry("test", "sequences", "whole walks or drives are tested on"), strips]
     if "queries" in counts and inspected.found.layout == "msls":
         tests = [Entry("test", "layout"), *tests]
-    for test in tests if has_sequences else tests[-1:]:
+    options = [(test, wide) for wide in (False, True) for test in (tests if has_sequences else tests[-1:])]
+    for test, wide in options:
         asks = Entry("queries", "layout" if "queries" in counts else "half", "which photos ask, and which are asked")
         for partition in _areas(inspected, choices, samples, extent):
             yield {
@@ -176,7 +194,7 @@ def _places(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
                     Entry("pooling", "grid"), Entry("whiten", 0.5), Entry("statistics", "stored"),
                 ],
                 "task": [
-                    Entry("name", "places"), Entry("mining", "places"), Entry("loss", "infonce"),
+                    Entry("name", "places"), Entry("mining", _WIDE if wide else "places"), Entry("loss", "infonce"),
                     Entry("radius", near, "metres up to which an answer is right"),
                 ],
                 "partition": partition,
