@@ -15,6 +15,7 @@ from wayfare.cli import (
     claims,
     data,
     demo,
+    doctor,
     federate,
     graph,
     help,
@@ -73,6 +74,7 @@ for module in (
     leakage,
     privacy,
     federate,
+    doctor,
 ):
     module.add_to(app)
 help.explain(app)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ TASKS = {  # what can be learnt from each layout, the usual first
     "wikipedia": ("hashing",),
 }
 _PAIRS = "csv_pairs"
+_VARYING = re.compile(r"'[^']*'|[\d.,:]+")  # of a problem's text: values, by which two of a kind differ
 _PEOPLE = (
     "photographer",
     "owner",
@@ -69,7 +71,7 @@ class Inspected:
         """What is odd about it: the first of each kind, and how many more there are."""
         kinds: dict[tuple[str | None, str], list[str]] = {}
         for problem in self.findings.problems.found:
-            kinds.setdefault((problem.field, problem.remedy), []).append(str(problem))
+            kinds.setdefault((problem.field, _VARYING.sub("", problem.what)), []).append(str(problem))
         more = {kind: f"; {len(texts) - 1:,} more like this" if len(texts) > 1 else "" for kind, texts in kinds.items()}
         return [texts[0] + more[kind] for kind, texts in kinds.items()]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from wayfare.attributes.data import celeba
-from wayfare.core.errors import ConfigError, WayfareError
+from wayfare.core.errors import ConfigError, DataError, WayfareError
 from wayfare.core.protocols import Population
 from wayfare.experiment import Experiment
 from wayfare.partition.column import FOLDER
@@ -219,22 +219,26 @@ def _areas(inspected: Inspected, choices: Choices, samples: int, extent: float) 
 
 
 def _hashing(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
+    # The same settings as recipes/search.toml: a contrastive loss with the texts of photos. On 1,500 fashion products,
+    # ten clients, one seed, R@10 was 84 % with it and 14 % with DCMH.
     count = int(inspected.findings.counts.get("pairs", 0))
-    server = _server(12, choices)
-    server["strategy"] = [Entry("name", "fedavg", "fedcafe is made for this, and sends more")]
     yield {
-        **server,
+        **_server(12, choices),
         "data": _data(inspected),
         "model": [
             Entry("bits", 64),
-            Entry("image", {"name": "frozen", "hidden": 512}, "a network that knows ImageNet, and a trained layer"),
-            Entry("text", {"hidden": 512}),
+            Entry("image", {"name": "frozen", "side": 128}, 'better, slower, to be fetched: { name = "dinov2-s" }'),
+            Entry("text", {"name": "bag", "hidden": 512}, 'to be fetched: { name = "minilm" } reads any words'),
         ],
-        "task": [Entry("name", "hashing"), Entry("base", {"name": "dcmh", "gamma": 0.1, "eta": 0.1})],
+        "task": [
+            Entry("name", "hashing"), Entry("order", "alternate"),
+            Entry("base", "contrastive", "a text and its own photo come near each other"),
+            Entry("label_texts", 0.5, "half of the texts are names of labels, as people type them"),
+        ],
         "partition": _by_owner(inspected, choices)
         or [Entry("name", "random"), Entry("clients", _clients(choices, count))],
         "training": [
-            Entry("epochs", 5), Entry("batch_size", 64), Entry("optimizer", "adam"), Entry("lr", 2e-4),
+            Entry("epochs", 3), Entry("batch_size", 64), Entry("optimizer", "adam"), Entry("lr", 3e-3),
         ],
         "evaluation": [Entry("every", 4), Entry("holdout", 0.0)],
     }  # fmt: skip
@@ -274,12 +278,15 @@ def _attributes(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
 
 # ---- devices that meet
 
+_FORMS = "say what its lines are with --layout: meetings, intervals, connections, positions or walk"
 _LONGEST = 1500  # slots of a run
 
 
 def _tour(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
     counts = inspected.findings.counts
     devices = int(counts.get("devices", 2)) - int(counts.get("stationary", 0))
+    if devices < 2:
+        raise DataError("a trace of one device, which meets nobody", inspected.path, remedy=_FORMS)
     hours = float(counts.get("hours", 1))
     slot = float(max(30, 30 * math.ceil(hours * 3600 / _LONGEST / 30)))
     slots = max(1, math.ceil(hours * 3600 / slot))

@@ -30,10 +30,10 @@ from wayfare.io.decoded import decode_to, key_of
 from wayfare.io.findings import Findings, Problems, Progress, recogniser
 from wayfare.io.images import SUFFIXES, decode
 from wayfare.io.pictures import Pictures, Skipped
+from wayfare.io.unknown import UNREAD
 from wayfare.objects.data import ObjectData
 
 _FORM = 1  # of the cache: raise it when decoding changes
-_OTHER_PICTURES = frozenset({".avif", ".bmp", ".gif", ".heic", ".heif", ".jxl", ".tif", ".tiff"})
 _TEST_SHARE = 0.2
 _SIDE = 32
 
@@ -249,7 +249,7 @@ def _class_names(root: Path) -> list[str]:
 def _files(folder: Path) -> tuple[list[Path], list[Skipped]]:
     entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
     files = [entry for entry in entries if entry.suffix.lower() in SUFFIXES and not entry.is_dir()]
-    others = [entry for entry in entries if entry.suffix.lower() in _OTHER_PICTURES]
+    others = [entry for entry in entries if entry.suffix.lower() in UNREAD]
     return files, [Skipped(str(file), f"the format {file.suffix} is not read; convert it to JPEG") for file in others]
 
 
