@@ -24,11 +24,11 @@ NAN = float("nan")
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory: pytest.TempPathFactory, shared_cache: Path) -> Path:
     """A quick demo, made once."""
     out = tmp_path_factory.mktemp("demo") / "out"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WAYFARE_CACHE", str(out.parent / "cache"))
+        patch.setenv("WAYFARE_CACHE", str(shared_cache))
         assert main(["demo", "--quick", "--out", str(out), "--engine", "local"]) == 0
     return out
 
@@ -81,9 +81,11 @@ def test_the_figures_are_those_of_the_runs(made: Path, page: str) -> None:
     assert f"{(sent['bytes_up'] + sent['bytes_down']) / 1e6:.3g} MB" in page
 
 
-def test_it_goes_on_where_it_stopped(made: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+def test_it_goes_on_where_it_stopped(
+    made: Path, shared_cache: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
     """A run without its end is finished, the others are left alone; other settings are refused."""
-    monkeypatch.setenv("WAYFARE_CACHE", str(made.parent / "cache"))
+    monkeypatch.setenv("WAYFARE_CACHE", str(shared_cache))
     kept = made / "hashing" / "local" / "summary.json"
     before, stopped = kept.stat().st_mtime_ns, made / "objects" / "centralised" / "summary.json"
     stopped.unlink()
@@ -118,7 +120,7 @@ def test_what_runs_beside_says_why_it_failed(tmp_path: Path, monkeypatch: pytest
         (TaskResult(0.1, 0.2, 0.5, 0.6, NAN), "improved it from 10 to 50, 30 more than clients reach alone. With all "
          "data in one place it would have been 10 more."),
         (TaskResult(0.1, 0.4, 0.3, 0.2, NAN), "from 10 to 30, which is 10 less than clients reach alone: federating "
-         "did not pay here. With all data in one place it was 10 less, with the same settings."),
+         "did not pay off here. With all data in one place it was 10 less, with the same settings."),
         (TaskResult(0.5, NAN, 0.3, 0.3, NAN), "It got worse, from 50 to 30. With all data in one place it was "
          "as good."),
         (TaskResult(0.5, 0.5, 0.5, NAN, 0.62), "changed little, from 50 to 50, no better than each client alone. That "

@@ -120,7 +120,7 @@ def test_run_takes_a_folder_and_makes_its_recipe(capsys, tmp_path):
     status, _, err = call(capsys, "run", tmp_path / "mine", "--out", "first", *more)
     assert status == 0 and Path("mine.toml").exists() and "of traffic" in err, err
     status, _, err = call(capsys, "run", tmp_path / "mine", "--out", "second", *more)
-    assert status == 0 and "which is there already" in err
+    assert status == 0 and "existing recipe: " in err
     status, _, err = call(capsys, "run", "first")
     assert status == 2 and "wayfare resume first" in err
     status, _, err = call(capsys, "init", tmp_path / "mine")
@@ -150,7 +150,7 @@ def test_much_data_is_not_tried_beforehand(capsys, tmp_path, monkeypatch):
             picture(tmp_path / f"much/{name}/{number}.jpg", colour, number)
     monkeypatch.setattr("wayfare.cli.init._MOST_TRIED", 5)
     status, out, _ = call(capsys, "init", tmp_path / "much", "--json", "--clients", 2)
-    assert status == 0 and json.loads(out)["estimate"].startswith("not tried, because preparing 6 samples")
+    assert status == 0 and json.loads(out)["estimate"].startswith("not estimated, because preparing 6 samples")
 
 
 def test_questions_on_a_terminal(capsys, tmp_path, monkeypatch):

@@ -20,6 +20,8 @@ from wayfare.core.errors import ConfigError, unknown
 from wayfare.core.exchange import Exchange
 from wayfare.core.memory import Memories
 from wayfare.core.protocols import (
+    AS_IS,
+    Compression,
     Evaluation,
     MergeRule,
     Partition,
@@ -63,6 +65,7 @@ class Experiment:
     privacy: MergeRule | None = None  # differential privacy
     robust: MergeRule | None = None  # what replaces the mean where devices may lie
     attack: Attack | None = None  # devices that do lie, to try the others against
+    compression: Compression | None = None  # how models are written on their way
 
     def __post_init__(self) -> None:
         if self.exchange is None and self.topology.meets:
@@ -156,7 +159,7 @@ class Experiment:
         labels, source = self.task.labels, self.partition.source
         dealt = self.task.source(source)
         if dealt is None and source == "files":
-            raise ConfigError("this partition goes by files: this data has none")
+            raise ConfigError("this partition needs data that is files: this data has none")
         dealt = np.zeros(self.task.samples, np.int64) if dealt is None else dealt
         rng = rng_for(self.seed, "partition")
         if reserved := len(self.reserved()):
@@ -229,6 +232,7 @@ class Experiment:
             seed=self.seed,
             memories=memories,
             where=self.where,
+            compression=self.compression or AS_IS,
         )
 
 
@@ -304,7 +308,7 @@ def _check_aggregation(e: Experiment) -> None:
     if e.privacy is not None and e.robust is not None:
         raise ConfigError(
             "[privacy] and [robust] do not go together: one client can move a robust mean by more than it can move a "
-            "sum of clipped changes, and the noise is made for the sum. Choose one"
+            "sum of clipped changes, and the noise is calibrated for the sum. Choose one"
         )
     if e.privacy is not None and e.evaluation.validation_clients:
         raise ConfigError(
@@ -316,6 +320,8 @@ def _check_aggregation(e: Experiment) -> None:
             "[privacy] devices would count relations before the first round, and the ledger does not know what that "
             "costs: choose a model and a debiasing that need no counts, or leave [privacy] out"
         )
+    if e.compression is not None and (reason := e.compression.misfit(e.strategy, e.topology)):
+        raise ConfigError(f"[compression] {reason}")
     if reason := e.aggregation.misfit(e.strategy, e.topology):
         raise ConfigError(f"[{'privacy' if e.privacy is not None else 'robust'}] {reason}")
 

@@ -45,8 +45,9 @@ _TABLES = {
     "topology": "Who talks to whom.",
     "exchange": "Which models a device takes from those it meets: for the topology `encounters`.",
     "privacy": "Differential privacy: see [privacy.md](privacy.md). Without this table there is none.",
-    "robust": "What replaces the mean where devices may lie. Without this table nothing does.",
-    "attack": "Devices that lie, to try robust rules against. Without this table nobody does.",
+    "robust": "A robust rule in place of the mean, for devices that may lie. Without this table: the mean.",
+    "attack": "Devices that lie, to test robust rules. Without this table: none.",
+    "compression": "How models are packed on their way to a device and back. Without this table: not at all.",
 }
 
 
@@ -74,7 +75,7 @@ def command_page() -> str:
         "",
         "Every command has `--help`. With `--json` the result is one JSON object on standard output; messages go to",
         "standard error.",
-        "Exit status: 0 done, 1 failed, 2 wrong use, 130 interrupted.",
+        "Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.",
         "",
     ]
     found = dict(commands(typer.main.get_command(app)))
@@ -236,7 +237,7 @@ def comments(cls: type[Any]) -> dict[str, str]:
 
 def _comments_beside(source: str) -> Iterator[tuple[str, str]]:
     beside = {
-        token.start[0]: token.string.removeprefix("#").strip()
+        token.start[0]: token.string.removeprefix("#").replace("fmt: skip", "").strip()
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
         if token.type == tokenize.COMMENT
     }

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from wayfare.clients import Clients
+from wayfare.compression.engine import PackedEngine
 from wayfare.core import manifest
 from wayfare.core.bundle import Bundle, Weights, digest
 from wayfare.core.counting import counted
@@ -225,7 +226,7 @@ class _Run:
             self.federation = federation = Federation(
                 strategy=experiment.strategy,
                 population=self.clients.population,
-                engine=self._attacked(machine),
+                engine=self._attacked(self._packed(machine)),
                 aggregation=experiment.aggregation,
                 policy=experiment.policy,
                 seed=experiment.seed,
@@ -311,6 +312,11 @@ class _Run:
                 "other samples. Restore the data, or start a new run"
             )
         return split
+
+    def _packed(self, machine: Engine) -> Engine:
+        """The engine, behind which models travel packed if the experiment says so."""
+        compression = self.experiment.compression
+        return machine if compression is None else PackedEngine(machine, compression, self.experiment.seed)
 
     def _attacked(self, machine: Engine) -> Engine:
         """The engine, on which some devices lie if the experiment has an attack."""
@@ -413,7 +419,11 @@ class _Run:
             return {"bytes_up": gate.bytes_up, "bytes_down": gate.bytes_down}
         reply = Bundle(strategy.expects(round.state))
         asked = self._expected()
-        return {"bytes_up": asked * reply.nbytes, "bytes_down": asked * strategy.send(round.state, "").nbytes}
+        engine, message = self.federation.engine, strategy.send(round.state, "")
+        return {
+            "bytes_up": asked * engine.bytes_up("train", reply),
+            "bytes_down": asked * engine.bytes_down("train", message),
+        }
 
     def _spent(self) -> dict[str, float]:
         return self.experiment.aggregation.spent(self.federation.context(0, self._expected()))

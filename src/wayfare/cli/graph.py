@@ -36,10 +36,10 @@ def graph(
     top: Annotated[int, typer.Option("--top", min=1, help="Relations per picture.")] = 10,
     most: Annotated[int, typer.Option("--most", min=1, help="At most this many pictures of a psg.json.")] = 100,
     score: Annotated[
-        float, typer.Option("--score", min=0, max=1, help="Least confidence of a detected object.")
+        float, typer.Option("--score", min=0, max=1, help="Minimum confidence of a detected object.")
     ] = 0.45,
     least: Annotated[
-        float, typer.Option("--least", min=0, max=1, help="Least score of a relation: below it none is drawn.")
+        float, typer.Option("--least", min=0, max=1, help="Minimum score of a relation; others are left out.")
     ] = 0.1,
     data: Annotated[
         Path | None, typer.Option("--data", help="Where the run's training data is now, if it was moved.")
@@ -100,20 +100,22 @@ def graph(
 def detect(
     photos: Annotated[list[Path], typer.Argument(help="Photos, or folders of photos.", metavar="PHOTO|FOLDER...")],
     out: Annotated[Path, typer.Option("--out", "-o", help="A new folder for psg.json, detections.json and masks.")],
-    head: Annotated[Path, typer.Option("--head", help="What tells classes apart; made by --learn if it is absent.")],
+    head: Annotated[Path, typer.Option("--head", help="The trained layer; --learn makes it if it does not exist.")],
     learn: Annotated[
         Path | None, typer.Option("--learn", help="A psg.json with photos and panoptic pictures to learn --head from.")
     ] = None,
     boxes: Annotated[
         bool, typer.Option("--boxes/--no-boxes", help="Use the detector of things, if it is installed.")
     ] = True,
-    score: Annotated[float, typer.Option("--score", min=0, max=1, help="Least confidence of a detected thing.")] = 0.45,
+    score: Annotated[
+        float, typer.Option("--score", min=0, max=1, help="Minimum confidence of a detected thing.")
+    ] = 0.45,
     json: Json = False,
 ) -> None:
-    """Find things and surfaces in photos, with masks, by DINOv2 features and a linear layer.
+    """Find things and surfaces in photos, with masks, using DINOv2 features and a linear layer.
 
-    Weights: `wayfare data get dinov2-s`. The layer is learnt from annotated pictures of yours (--learn), in about a
-    second for each, and kept in --head.
+    Weights: `wayfare data get dinov2-s`. The layer is trained on your annotated pictures (--learn), in about a
+    second for each, and saved in --head.
     """
     from wayfare.io.folders import pictures_below
     from wayfare.io.images import decode

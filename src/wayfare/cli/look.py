@@ -40,6 +40,7 @@ class Things(StrEnum):
     privacies = "privacies"
     robusts = "robusts"
     attacks = "attacks"
+    compressions = "compressions"
     partitions = "partitions"
     engines = "engines"
 

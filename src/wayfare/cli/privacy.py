@@ -28,11 +28,11 @@ def plan(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Say how much noise an epsilon needs, for the table [bold][privacy][/bold] of a recipe.
+    """Compute how much noise an epsilon needs, for the table [bold][privacy][/bold] of a recipe.
 
-    Privacy is that of a client: with all of its photos or without it, what is published is almost equally likely. The
-    noise is the standard deviation over the clip. What it costs in accuracy depends on the noise in the mean, which
-    shrinks as more clients are asked.
+    The guarantee is for a client: what is published is almost equally likely with and without all of its photos. The
+    noise is the standard deviation over the clip. The loss in accuracy depends on the noise in the mean, which shrinks
+    as more clients are asked.
     """
     from wayfare.privacy.accounting import noise_for
 
@@ -57,7 +57,7 @@ def plan(
 def spent(
     run: Annotated[Path, typer.Argument(help="The folder of a run with a table [privacy].")], json: Json = False
 ) -> None:
-    """Say which epsilon a run has spent so far, by its own ledger."""
+    """Show the epsilon that a run has spent so far, according to its ledger."""
     from wayfare.experiment import Experiment
     from wayfare.pages.record import Record
     from wayfare.privacy.accounting import epsilon

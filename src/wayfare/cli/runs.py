@@ -64,7 +64,7 @@ def run(
     seeds: Annotated[int, typer.Option(min=1, help="Run this many times, with seeds counting up from the first.")] = 1,
     baselines: Annotated[
         bool,
-        typer.Option("--baselines", help="Also run what it is measured against: untrained, clients alone, all pooled."),
+        typer.Option("--baselines", help="Also run the baselines: untrained, each client alone, all data pooled."),
     ] = False,
     set_: Settings = None,
     track: Track = None,
@@ -73,8 +73,8 @@ def run(
 ) -> None:
     """Run an experiment; everything it produces goes into one folder.
 
-    Given a folder or file of your own data, it makes a recipe for it first, as [bold]wayfare init[/bold] does, or takes
-    the one that was made.
+    Given a folder or file of your own data, it first makes a recipe for it, as [bold]wayfare init[/bold] does, or uses
+    the existing one.
 
     The same experiment gives the same model, bit for bit, on every engine, with any number of workers, and after
     interruptions.
@@ -134,7 +134,7 @@ def _recipe_of(data: Path) -> Path:
         raise ConfigError(f"{data} is a run, not a recipe; to continue it: wayfare resume {data}")
     recipe = Path(f"{data.resolve().name.partition('.')[0] or 'mine'}.toml")
     if recipe.exists():
-        err.print(f"recipe: {recipe}, which is there already", highlight=False)
+        err.print(f"existing recipe: {recipe}", highlight=False)
         return recipe
     from wayfare.cli.init import make_recipe
     from wayfare.starting.templates import Choices
@@ -151,7 +151,7 @@ def resume(
     rounds: Annotated[int | None, typer.Option(help="A new total number of rounds, to extend a finished run.")] = None,
     allow_changed: Annotated[
         list[Changed] | None,
-        typer.Option(help="Continue although this is not as it was: the data, or memories of devices. Repeatable."),
+        typer.Option(help="Continue although this has changed: the data, or the devices' memories. Repeatable."),
     ] = None,
     track: Track = None,
     allow_code: AllowCode = None,

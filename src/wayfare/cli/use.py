@@ -198,14 +198,14 @@ def evaluate(
         Path | None,
         typer.Option(
             "--photos",
-            help="A folder like the run's data: all of it is measured on. For an index: photos with known positions.",
+            help="A folder in the layout of the run's data. For an index: photos with known positions.",
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="For an index: also write a page.")] = None,
     allow_code: AllowCode = None,
     json: Json = False,
 ) -> None:
-    """Measure how good a trained model is, on its own test set or on photos of yours; or how well an index finds.
+    """Measure how good a trained model is, on its own test set or on your photos; or how good an index is.
 
     An index of places is searched for photos whose positions are known. Photos that are in the index themselves are
     left out; unreadable ones are skipped.
@@ -254,7 +254,7 @@ def _evaluate_index(index: Path, photos: Path, out: Path | None, json: bool) -> 
     ]
     shown: list[Any] = [Text(line) for line in lines if line]
     if rows := threshold_rows(found):
-        table = plain_table("answers accepted from a confidence on")
+        table = plain_table("answers accepted at or above a confidence")
         for name in ("threshold", "precision", "recall", "share answered"):
             table.add_column(name, justify="right")
         for row in rows:
@@ -271,7 +271,7 @@ def _figure(name: str, value: float) -> str:
 
 
 def _list_skipped(skipped: Sequence[Skipped]) -> list[dict[str, str]]:
-    """Say which files were left out and why; the same for JSON."""
+    """Print which files were left out and why; return the same for JSON."""
     list_notes([f"skipped {item.file}: {item.reason.removeprefix(f'{item.file}: ')}" for item in skipped])
     return [item._asdict() for item in skipped]
 

@@ -17,7 +17,7 @@ from wayfare.core import tuning
 from wayfare.core.bundle import Bundle, Value, Weights, load_into, snapshot
 from wayfare.core.errors import WayfareError
 from wayfare.core.memory import Memories
-from wayfare.core.protocols import Batch, Client, Extra, Population, Strategy, Task, Training
+from wayfare.core.protocols import AS_IS, Batch, Client, Compression, Extra, Population, Strategy, Task, Training
 from wayfare.core.seeds import rng_for, seed_for
 
 
@@ -37,9 +37,11 @@ class Bench:
         seed: int,
         memories: Memories,
         where: str = "cpu",
+        compression: Compression = AS_IS,
     ) -> None:
         self.task, self.strategy, self.training, self.population = task, strategy, training, population
         self.clients, self.seed, self.memories, self.where = clients, seed, memories, torch.device(where)
+        self.compression = compression
         self._nets: list[nn.Module] = []
         net = self.net(0)
         self.initial: Weights = snapshot(net)
@@ -128,11 +130,11 @@ class Device:
         """THE training loop. Returns n (examples held), steps taken and the mean task loss."""
         if not len(self.client.train):
             raise WayfareError(f"device {self.id!r} holds no training samples")
-        torch.manual_seed(seed_for(self.seed, self.round, self.id, "torch"))  # dropout
+        tuning.seed(seed_for(self.seed, self.round, self.id, "torch"))  # dropout
         net.train()
         parameters = [p for p in net.parameters() if p.requires_grad]
         if not parameters:
-            raise WayfareError("nothing of this network is trained: choose what is, for instance with model.train")
+            raise WayfareError("no part of this network is trained: choose one, for instance with model.train")
         optimizer = _optimizer(self.training, parameters, self.lr)
         memo: dict[str, Any] = {}
         total, steps = torch.zeros((), device=self._bench.where), 0

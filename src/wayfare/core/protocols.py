@@ -372,6 +372,41 @@ class MergeRule:
         return False
 
 
+class Compression:
+    """How a model is written for its way to a device and back. By default as it is. A frozen dataclass of settings."""
+
+    def misfit(self, strategy: Strategy, topology: Topology) -> str:
+        """Why it cannot be used with these; "" if it can."""
+        return ""
+
+    def pack_message(self, message: Bundle, rng: np.random.Generator) -> Bundle:
+        """What travels to a device in place of a message to `train`."""
+        return message
+
+    def unpack_message(self, message: Bundle, like: Weights) -> Bundle:
+        """On the device: the message again; `like` has the names, shapes and types of the model."""
+        return message
+
+    def pack_reply(self, reply: Bundle, message: Bundle, device: Device) -> Bundle:
+        """On the device: what travels in place of a reply to `train`, which answers this message."""
+        return reply
+
+    def unpack_reply(self, reply: Bundle, message: Bundle) -> Bundle:
+        """The reply again, from what came and what was sent."""
+        return reply
+
+    def message_bytes(self, message: Bundle) -> int:
+        """What a message weighs when it is packed."""
+        return message.nbytes
+
+    def reply_bytes(self, reply: Bundle) -> int:
+        """What a reply weighs when it is packed."""
+        return reply.nbytes
+
+
+AS_IS = Compression()
+
+
 @dataclass(frozen=True)
 class Failure:
     """A device that gave no reply, and why."""
@@ -401,6 +436,14 @@ class Engine:
     ) -> Iterator[tuple[str, Bundle | Failure]]:
         """Run a program on each device; replies in the order asked, as they become available."""
         raise NotImplementedError
+
+    def bytes_down(self, program: str, message: Bundle) -> int:
+        """What a message weighs on its way to a device."""
+        return message.nbytes
+
+    def bytes_up(self, program: str, reply: Bundle) -> int:
+        """What a reply weighed on its way here."""
+        return reply.nbytes
 
     def prefetch(self, program: str, requests: Iterable[tuple[str, Bundle]], round: int, seconds: float) -> None:
         """Begin what the next `call` will ask; only for engines that say when (`prefetches`)."""
@@ -548,7 +591,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """When and on what the model is judged."""
+    """When and on what the model is evaluated."""
 
     every: int = 1  # rounds between two evaluations; the last round is always evaluated; 0: never
     test: bool = True  # on the task's test set
@@ -561,7 +604,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Policy:
-    """What is accepted from devices, and how long they are waited for."""
+    """What is accepted from devices, and how long to wait for them."""
 
     quorum: float = 0.5  # a round counts if at least this share of those asked gave a usable reply
     deadline: float = 3600.0  # seconds for one round

@@ -191,7 +191,7 @@ def unpack(file: Path, device: str = "auto") -> HashModel:
         recipe, known = str(bundle.values["recipe"]), json.loads(str(bundle.values["known"]))
         experiment = Experiment.from_toml(recipe)
         if not isinstance(experiment.task, Hashing):
-            raise StoreError("it is no model of the task hashing")
+            raise StoreError("it is not a model of the task hashing")
         data = build(WithoutPairs, known, "known")
         task = replace(experiment.task, data=data, model=experiment.task.model.without_weights())
         lacking = task.model.missing_files()

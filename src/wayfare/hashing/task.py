@@ -320,7 +320,7 @@ class Hashing(Task):
         if reached is None or chance is None or reached > chance + _LEARNT * (1 - chance):
             return ""
         return (
-            f"no better than chance: MAP {reached:.4f}, and an order at random has {chance:.4f}. Train longer, or with "
+            f"no better than chance: MAP {reached:.4f}, and a random order has {chance:.4f}. Train longer, or with "
             "another training.lr or base method"
         )
 

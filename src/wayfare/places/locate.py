@@ -84,7 +84,7 @@ def locate(index: Index, photos: Iterable[Path | str], k: int = 5, threshold: fl
         raise ConfigError(f"k = {k}: expected at least one place")
     if threshold is not None and calibration is None:
         raise ConfigError(
-            f"{index.folder} gives no confidence ({index.facts.uncalibrated}), so a threshold has nothing to go by"
+            f"{index.folder} gives no confidence ({index.facts.uncalibrated}), so a threshold cannot be applied"
         )
     located = Located(threshold=calibration.threshold if calibration and threshold is None else threshold)
     files = _files(photos)

@@ -73,11 +73,9 @@ class ClientLevel(MergeRule):
         if strategy.personal or strategy.pooled:
             return f"is of no use with {name}: {'models stay' if strategy.personal else 'there is one client'}"
         if not strategy.linear:
-            return (
-                f"cannot stand before {name}: it uses what single clients say, which would be published without noise"
-            )
+            return f"cannot be combined with {name}: it publishes values of single clients without noise"
         if type(strategy).choose is not FedAvg.choose:
-            return f"cannot stand before {name}, which chooses clients by their size: sampling must be the same for all"
+            return f"cannot be combined with {name}, which samples clients by size: all must be equally likely"
         return ""
 
     def check_network(self, net: nn.Module) -> None:

@@ -106,7 +106,9 @@ def inspect(
         raise ConfigError(f"{path} holds several data sets: name one of {listed}")
     found = there[0]
     if found.layout not in TASKS:
-        raise DataError(f"no recipe is made for the layout {found.layout!r}", path, remedy="see docs/bring-your-own.md")
+        raise DataError(
+            f"cannot make a recipe for the layout {found.layout!r}", path, remedy="see docs/bring-your-own.md"
+        )
     tasks = TASKS[found.layout]
     if found.layout == "photos" and not _has_classes(found.path):
         tasks = ("places",)

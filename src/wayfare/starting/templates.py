@@ -148,7 +148,7 @@ def _objects(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
     if inspected.found.layout == "photos":
         data[0] = Entry("name", "folder")
     partition = _by_owner(inspected, choices) or [
-        Entry("name", "dirichlet", "photos are dealt out, unevenly: nothing says whose they are"),
+        Entry("name", "dirichlet", "photos are divided unevenly: the data does not say whose they are"),
         Entry("clients", _clients(choices, count)),
         Entry("alpha", 0.5, "smaller: clients have fewer classes in common"),
     ]
@@ -156,7 +156,7 @@ def _objects(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
         **_server(20, choices),
         "data": data,
         "model": [
-            Entry("name", "efficientnet_lite0_head", "a linear layer on a network that knows ImageNet"),
+            Entry("name", "efficientnet_lite0_head", "a linear layer on a network pretrained on ImageNet"),
             Entry("image_size", 160, "pixels; larger is better and slower"),
         ],
         "task": [Entry("name", "objects")],
@@ -164,7 +164,7 @@ def _objects(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
         "training": [
             Entry("epochs", 2), Entry("batch_size", 16), Entry("optimizer", "adam"), Entry("lr", 1e-3),
         ],
-        "evaluation": [Entry("every", 5), Entry("holdout", 0.0, "the test photos judge")],
+        "evaluation": [Entry("every", 5), Entry("holdout", 0.0, "the test photos are used")],
     }  # fmt: skip
 
 
@@ -178,19 +178,19 @@ def _places(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
     has_sequences = int(counts.get("sequences", 0)) >= _SEQUENCES
     near = float(max(10, min(25, round(extent / 25))))
     strip = {"name": "strips", "strip": max(near, float(round(extent / 12)))}
-    strips = Entry("test", strip, "every fourth strip of ground is tested on")
-    tests = [Entry("test", "sequences", "whole walks or drives are tested on"), strips]
+    strips = Entry("test", strip, "every fourth strip of ground is for testing")
+    tests = [Entry("test", "sequences", "whole walks or drives are for testing"), strips]
     if "queries" in counts and inspected.found.layout == "msls":
         tests = [Entry("test", "layout"), *tests]
     options = [(test, wide) for wide in (False, True) for test in (tests if has_sequences else tests[-1:])]
     for test, wide in options:
-        asks = Entry("queries", "layout" if "queries" in counts else "half", "which photos ask, and which are asked")
+        asks = Entry("queries", "layout" if "queries" in counts else "half", "which are queries, which the database")
         for partition in _areas(inspected, choices, samples, extent):
             yield {
                 **_server(16, choices),
                 "data": _data(inspected, Entry("height", 160), Entry("width", 224), asks, test),
                 "model": [
-                    Entry("backbone", "efficientnet_lite0_stage5", 'better, slower, to be fetched: "dinov2-s"'),
+                    Entry("backbone", "efficientnet_lite0_stage5", 'better and slower: "dinov2-s" (wayfare data get)'),
                     Entry("pooling", "grid"), Entry("whiten", 0.5), Entry("statistics", "stored"),
                 ],
                 "task": [
@@ -269,7 +269,7 @@ def _attributes(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
             **_server(20, choices),
             "data": _data(inspected),
             "model": [Entry("name", model, why)],
-            "task": [Entry("name", "attributes"), Entry("target", target, "the attribute to be learnt")],
+            "task": [Entry("name", "attributes"), Entry("target", target, "the attribute to learn")],
             "partition": [Entry("name", "random"), Entry("clients", choices.clients or _CLIENTS)],
             "training": [Entry("batch_size", 32), Entry("optimizer", "adam"), Entry("lr", 1e-3)],
             "evaluation": [Entry("every", 5), Entry("holdout", 0.0)],
@@ -297,25 +297,25 @@ def _tour(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
         model = [Entry("name", "efficientnet_lite0_head"), Entry("image_size", 160)]
     for share, clients in ((300, choices.clients or min(devices, 60)), (40, choices.clients or min(devices, 20))):
         yield {
-            "": [Entry("rounds", choices.rounds, "0: the beginning, and every slot of the traces")],
+            "": [Entry("rounds", choices.rounds, "0: all slots of the traces")],
             "data": data,
             "model": model,
             "task": [Entry("name", "objects")],
             "partition": [
-                Entry("name", "quantity", "many have little"), Entry("clients", clients),
+                Entry("name", "quantity", "most devices have little"), Entry("clients", clients),
                 Entry("distribution", "pareto"), Entry("exponent", 1.0), Entry("min_size", 2),
             ],
             "strategy": [Entry("name", "fedavg"), Entry("weighting", "uniform")],
             "topology": [
                 Entry("name", "encounters"), Entry("traces", str(inspected.path.resolve())),
                 *([Entry("layout", inspected.found.form)] if inspected.found.form else []),
-                Entry("radius", 50.0, "metres within which two can talk, where positions are known"),
+                Entry("radius", 50.0, "metres within which two devices can exchange models, if positions are known"),
                 Entry("slot", slot, "seconds"),
                 Entry("public", share, "pictures that nobody holds: the predictor learns from them"),
                 Entry("probe", share * 2 // 3), Entry("judge", share * 2 // 3),
             ],
             "exchange": [
-                Entry("name", "fedtour"), Entry("limit", 40, "models that a device may send, and take"),
+                Entry("name", "fedtour"), Entry("limit", 40, "models that a device may send and receive in all"),
                 Entry("floor", True), Entry("lab", 24),
             ],
             "training": [

@@ -110,7 +110,7 @@ class PairFiles(PairData):
     train: int = 0  # pairs to learn from; 0: as the paper, or all that are not queries
     split: Literal["auto", "order", "random", "none"] = "auto"  # "none": a device's own, nothing is held back
     seed: int = 0  # of the split
-    drop: tuple[Drop, ...] | None = None  # leave out pairs without a label or a word; by default what is usual
+    drop: tuple[Drop, ...] | None = None  # leave out pairs without a label or a word; default: as usual for the layout
     features: str = ""  # a .npy or .mat file of image features, a row for each pair of the files
     terms: PairTerms = part(
         "terms", "own", {"own": "wayfare.hashing.data.base:OwnTerms", "given": "wayfare.hashing.data.base:GivenTerms"}

@@ -43,7 +43,7 @@ class ClassFolders(ObjectData):
     """A folder of pictures for each class."""
 
     path: str = ""  # the folder that holds them
-    image_size: int = 0  # pictures are brought to so many pixels in height and width; 0: what the model prefers
+    image_size: int = 0  # pictures are resized to this height and width in pixels; 0: what the model prefers
     names: tuple[str, ...] = ()  # the classes, where the folder may have only some of them; (): those it has
     own: bool = False  # the folder is a device's own: nothing is held back to test with
 

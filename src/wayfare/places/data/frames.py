@@ -96,12 +96,6 @@ def _listed(root: Path) -> tuple[Path, Path] | None:
     return (query[0], reference[0]) if query and reference else None
 
 
-def _from_lists(
-    root: Path, query: Path, reference: Path, problems: Problems
-) -> tuple[list[str | None], list[str | None]]:
-    return _listed_names(root, query, problems), _listed_names(root, reference, problems)
-
-
 def _listed_names(root: Path, file: Path, problems: Problems) -> list[str | None]:
     """The names in an array of strings; None for one that cannot be used, so that the others keep their numbers."""
     array = read_array(file)

@@ -130,7 +130,7 @@ def _note_far(photos: PlacePhotos, problems: Problems) -> None:
         far = np.linalg.norm(space - np.median(space, axis=0), axis=1) if len(rows) else np.empty(0)
         if len(rows) and (far <= _FAR).mean() >= _MOST:
             for row in np.flatnonzero(far > _FAR).tolist():
-                what = f"{far[row] / 1000:,.0f} km from where most photos were taken; it is used all the same"
+                what = f"{far[row] / 1000:,.0f} km from where most photos were taken; it is used anyway"
                 problems.add(what, photos.root / photos.files[rows[row]], remedy="is its position right?")
 
 
@@ -160,9 +160,9 @@ def near_miss(path: Path) -> str:
         called = _columns_of(file)[1]
         missing = [column for column in _NEEDED if column not in called]
         if len(missing) == 1 and "file" not in missing:
-            return f"{file} has {called['file']!r}, but no column {missing[0]!r}: where photos were taken is not said"
+            return f"{file} has {called['file']!r}, but no column {missing[0]!r}: so positions are unknown"
         if missing == ["file"]:
-            return f"{file} has positions, but no column 'file': which photo each is of is not said"
+            return f"{file} has positions, but no column 'file': so the photos are unknown"
     return ""
 
 
