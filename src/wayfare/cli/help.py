@@ -78,7 +78,7 @@ EXAMPLES = {
         "wayfare leakage quickstart",
         "wayfare leakage quickstart --set strategy.name=fedproto --rounds 3 --json",
     ],
-    "doctor": ["wayfare doctor", "wayfare doctor --json"],
+    "doctor": ["wayfare doctor --json"],
     "privacy plan": ["wayfare privacy plan --clients 1000 --per-round 100 --rounds 200 --epsilon 4"],
     "privacy spent": ["wayfare privacy spent runs/mine"],
     "data check": ["wayfare data check my-town", "wayfare data check my-photos --strict"],
