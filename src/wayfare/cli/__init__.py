@@ -16,6 +16,7 @@ from wayfare.cli import (
     claims,
     data,
     demo,
+    doctor,
     federate,
     graph,
     help,
@@ -77,6 +78,7 @@ for module in (
     leakage,
     privacy,
     federate,
+    doctor,
 ):
     module.add_to(app)
 help.explain(app)

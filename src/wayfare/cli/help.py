@@ -15,7 +15,7 @@ from typer.core import TyperArgument, TyperCommand
 
 HEADINGS = {
     "Train": ("demo", "init", "run", "resume", "federate"),
-    "Inspect": ("report", "compare", "list", "split", "explain-traffic", "leakage", "privacy"),
+    "Inspect": ("report", "compare", "list", "split", "explain-traffic", "leakage", "privacy", "doctor"),
     "Use a trained model": ("serve", "predict", "index", "locate", "search", "detect", "graph", "evaluate"),
     "Data": ("town", "data"),
     "The papers": ("reproduce", "claims", "study"),
@@ -23,7 +23,11 @@ HEADINGS = {
 
 EXAMPLES = {
     "demo": ["wayfare demo --out runs/demo", "wayfare demo --quick --out runs/quick"],
-    "init": ["wayfare init my-photos", "wayfare init my-photos --by photographer --out mine.toml"],
+    "init": [
+        "wayfare init my-photos",
+        "wayfare init my-photos --by photographer --out mine.toml",
+        "wayfare init shop --text title --labels kind",
+    ],
     "run": [
         "wayfare run quickstart",
         "wayfare run quickstart --baselines",
@@ -82,6 +86,7 @@ EXAMPLES = {
         "wayfare leakage quickstart",
         "wayfare leakage quickstart --set strategy.name=fedproto --rounds 3 --json",
     ],
+    "doctor": ["wayfare doctor --json"],
     "privacy plan": ["wayfare privacy plan --clients 1000 --per-round 100 --rounds 200 --epsilon 4"],
     "privacy spent": ["wayfare privacy spent runs/mine"],
     "data check": ["wayfare data check my-town", "wayfare data check my-photos --strict"],

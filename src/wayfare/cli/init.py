@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
@@ -18,6 +19,7 @@ from wayfare.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from wayfare.experiment import Experiment
+    from wayfare.starting.columns import PairColumns
     from wayfare.starting.inspect import Inspected
     from wayfare.starting.templates import Choices
 
@@ -38,6 +40,11 @@ By = Annotated[
     typer.Option("--by", help="How photos are assigned to clients: a column of the table, folder, place or random."),
 ]
 Clients = Annotated[int, typer.Option("--clients", min=0, help="Number of clients to divide the data among.")]
+Photo = Annotated[
+    str, typer.Option("--photo", help='Of a table: the column that names photos, or a pattern like "img/{id}.jpg".')
+]
+Text = Annotated[str, typer.Option("--text", help='Of a table: the column of texts, or several: "title+tags".')]
+Labels = Annotated[str, typer.Option("--labels", help="Of a table: the column of labels.")]
 Pictures = Annotated[
     Path | None, typer.Option("--pictures", help="For traces: class folders of pictures that the devices hold.")
 ]
@@ -55,6 +62,9 @@ def init(
         int, typer.Option("--rounds", min=0, help="Number of rounds. Default: that of similar recipes.")
     ] = 0,
     pictures: Pictures = None,
+    photo: Photo = "",
+    text: Text = "",
+    labels: Labels = "",
     layout: Layout = "",
     force: Annotated[bool, typer.Option("--force", help="Replace an existing recipe.")] = False,
     json: Json = False,
@@ -63,29 +73,45 @@ def init(
 
     In a terminal it asks up to three questions about what the data does not say; options answer them in advance.
     """
+    from wayfare.starting.columns import PairColumns
     from wayfare.starting.templates import Choices
 
     recipe = out or Path(f"{data.resolve().name.partition('.')[0] or 'mine'}.toml")
     if recipe.exists() and not force:
         raise ConfigError(f"{recipe} already exists: run it with `wayfare run {recipe}`, or replace it with --force")
-    made = make_recipe(data, recipe, Choices(task, by, clients, rounds, pictures), layout, asks=not json)
+    made = make_recipe(
+        data,
+        recipe,
+        Choices(task, by, clients, rounds, pictures),
+        layout,
+        asks=not json,
+        columns=PairColumns(photo, text, labels),
+    )
     shown = (
         f"recipe: {recipe}",
         f"page: {made['page']}",
         made["estimate"],
         *made["hints"],
-        f"Next: wayfare run {recipe}",
+        f"Next: wayfare run {quote(str(recipe))}",
     )
     answer(made, json, *shown)
 
 
-def make_recipe(data: Path, recipe: Path, choices: Choices, layout: str = "", asks: bool = True) -> dict[str, Any]:
+def make_recipe(
+    data: Path,
+    recipe: Path,
+    choices: Choices,
+    layout: str = "",
+    asks: bool = True,
+    *,
+    columns: PairColumns | None = None,
+) -> dict[str, Any]:
     """Look at data, ask what is not clear, and write recipe and split page; what was found and what a run takes."""
     from wayfare.starting.inspect import inspect
     from wayfare.starting.templates import first_that_fits, hints
 
     with progress_bar(f"looking at {data}", MofNCompleteColumn(), transient=True) as progress:
-        inspected = inspect(data, layout, partial(progress, f"looking at {data}"))
+        inspected = inspect(data, layout, partial(progress, f"looking at {data}"), columns)
     err.print(foreign(inspected.sentence(), 1000), highlight=False, soft_wrap=True)
     list_notes(inspected.odd)
     if asks and err.is_terminal and sys.stdin.isatty():

@@ -74,13 +74,13 @@ def run(
 ) -> None:
     """Run an experiment; everything it produces goes into one folder.
 
-    Given a folder of your own data, it first makes a recipe for it, as [bold]wayfare init[/bold] does, or uses the
-    existing one.
+    Given a folder or file of your own data, it first makes a recipe for it, as [bold]wayfare init[/bold] does, or uses
+    the existing one.
 
     The same experiment gives the same model, bit for bit, on every engine, with any number of workers, and after
     interruptions.
     """
-    path = _recipe_of(Path(recipe)) if Path(recipe).is_dir() else recipe_path(recipe)
+    path = _recipe_of(Path(recipe)) if _is_data(Path(recipe)) else recipe_path(recipe)
     changes = parse_settings(set_) | {k: v for k, v in (("rounds", rounds), ("seed", seed)) if v is not None}
     with open_engine(engine, workers) as machine:
         from wayfare.experiment import Experiment
@@ -124,11 +124,16 @@ def _beside_baselines(
     answer({"run": str(folder), "page": str(page), "metrics": found}, json, compare_table(comparison), f"page: {page}")
 
 
+def _is_data(path: Path) -> bool:
+    """Whether it is a folder, or a file such as a trace, rather than a recipe."""
+    return path.is_dir() or (path.is_file() and path.suffix.lower() not in (".toml", ""))
+
+
 def _recipe_of(data: Path) -> Path:
     """The recipe for a folder of data: the one that `wayfare init` made here, or a new one."""
     if (data / "experiment.toml").exists():
         raise ConfigError(f"{data} is a run, not a recipe; to continue it: wayfare resume {data}")
-    recipe = Path(f"{data.resolve().name}.toml")
+    recipe = Path(f"{data.resolve().name.partition('.')[0] or 'mine'}.toml")
     if recipe.exists():
         err.print(f"existing recipe: {recipe}", highlight=False)
         return recipe
@@ -182,7 +187,8 @@ def _one(experiment: Experiment, folder: Path, machine: Any, track: list[str] | 
         summary = begin_run(experiment, folder, machine, track=trackers_of(track), listen=watch)
     for skipped in summary["skipped_files"][:5]:
         err.print(
-            f"[yellow]left out[/yellow] {foreign(skipped['file'])}: {foreign(skipped['reason'])}",
+            f"[yellow]left out[/yellow] {foreign(skipped['file'])}: "
+            f"{foreign(skipped['reason'].removeprefix(skipped['file']).lstrip(': '))}",
             highlight=False,
             soft_wrap=True,
         )

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from wayfare.attributes.data import celeba
-from wayfare.core.errors import ConfigError, WayfareError
+from wayfare.core.errors import ConfigError, DataError, WayfareError
+from wayfare.core.protocols import Population
 from wayfare.experiment import Experiment
 from wayfare.nets.published import PUBLISHED
 from wayfare.partition.column import FOLDER
@@ -18,6 +19,7 @@ from wayfare.starting.inspect import Inspected, data_settings, mostly_upright
 
 _CLIENTS = 10
 BETTER = "dinov2-s"  # backbone for places: to be fetched with `wayfare data get`
+_LOOKED_AT = 100  # clients, of which one must be able to train
 _SEQUENCES = 8  # of which half ask, and of these a quarter is tested on
 
 
@@ -69,6 +71,7 @@ def first_that_fits(inspected: Inspected, choices: Choices, name: str) -> tuple[
             if len(split) < 2:
                 raise ConfigError("only one client would take part")
             experiment.topology.check(len(experiment.clients(split).population))
+            _check_trainable(experiment, split)
             return text, experiment
         except WayfareError as error:
             failures.append(error)
@@ -84,6 +87,17 @@ def hints(task: str) -> list[str]:
         f"Better, at several times the computing: `wayfare data get {BETTER}` ({weights.package_bytes / 1e6:.0f} MB), "
         "then init again with --force. It tells real places apart far better, even without training."
     ]
+
+
+def _check_trainable(experiment: Experiment, split: Population) -> None:
+    """Whether some of the clients can train: of photos of places, none may have another of the same place."""
+    clients = experiment.clients(split)
+    reasons = []
+    for place in range(min(len(split), _LOOKED_AT)):
+        reasons.append(experiment.task.cannot_train(clients.client(split.id(place)).train))
+        if not reasons[-1]:
+            return
+    raise ConfigError(f"no client can train: {reasons[0]}")
 
 
 def written(recipe: Recipe, name: str, inspected: Inspected) -> str:
@@ -167,12 +181,15 @@ def _objects(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
     }  # fmt: skip
 
 
+_WIDE = {"name": "places", "radius": 30.0, "negative_radius": 60.0}  # where photos are far from each other
+
+
 def _places(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
     counts = inspected.findings.counts
     samples = int(counts.get("photos", 0))
     extent = max(float(counts.get(side, 0)) for side in ("width, m", "height, m"))
     has_sequences = int(counts.get("sequences", 0)) >= _SEQUENCES
-    near = float(max(5, min(25, round(extent / 12))))
+    near = float(max(10, min(25, round(extent / 25))))
     strip = {"name": "strips", "strip": max(near, float(round(extent / 12)))}
     strips = Entry("test", strip, "every fourth strip of ground is for testing")
     describer = _describer()
@@ -185,19 +202,16 @@ def _places(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
     tests = [Entry("test", "sequences", "whole walks or drives are for testing"), strips]
     if "queries" in counts and inspected.found.layout == "msls":
         tests = [Entry("test", "layout"), *tests]
-    for test in tests if has_sequences else tests[-1:]:
-        asks = Entry(
-            "queries",
-            "layout" if "queries" in counts else "half",
-            "which photos are queries, and which are the database",
-        )
+    options = [(test, wide) for wide in (False, True) for test in (tests if has_sequences else tests[-1:])]
+    for test, wide in options:
+        asks = Entry("queries", "layout" if "queries" in counts else "half", "which are queries, which the database")
         for partition in _areas(inspected, choices, samples, extent):
             yield {
                 **_server(describer.rounds, choices),
                 "data": _data(inspected, *sides, asks, test),
                 "model": describer.model,
                 "task": [
-                    Entry("name", "places"), Entry("mining", "places"), Entry("loss", "infonce"),
+                    Entry("name", "places"), Entry("mining", _WIDE if wide else "places"), Entry("loss", "infonce"),
                     Entry("radius", near, "metres up to which an answer is right"),
                 ],
                 "partition": partition,
@@ -246,22 +260,26 @@ def _areas(inspected: Inspected, choices: Choices, samples: int, extent: float) 
 
 
 def _hashing(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
+    # The same settings as recipes/search.toml: a contrastive loss with the texts of photos. On 1,500 fashion products,
+    # ten clients, one seed, R@10 was 84 % with it and 14 % with DCMH.
     count = int(inspected.findings.counts.get("pairs", 0))
-    server = _server(12, choices)
-    server["strategy"] = [Entry("name", "fedavg", "fedcafe is made for this, and sends more")]
     yield {
-        **server,
+        **_server(12, choices),
         "data": _data(inspected),
         "model": [
             Entry("bits", 64),
-            Entry("image", {"name": "frozen", "hidden": 512}, "a network pretrained on ImageNet, and a trained layer"),
-            Entry("text", {"hidden": 512}),
+            Entry("image", {"name": "frozen", "side": 128}, 'better, slower, to be fetched: { name = "dinov2-s" }'),
+            Entry("text", {"name": "bag", "hidden": 512}, 'to be fetched: { name = "minilm" } reads any words'),
         ],
-        "task": [Entry("name", "hashing"), Entry("base", {"name": "dcmh", "gamma": 0.1, "eta": 0.1})],
+        "task": [
+            Entry("name", "hashing"), Entry("order", "alternate"),
+            Entry("base", "contrastive", "a text and its own photo come near each other"),
+            Entry("label_texts", 0.5, "half of the texts are names of labels, as people type them"),
+        ],
         "partition": _by_owner(inspected, choices)
         or [Entry("name", "random"), Entry("clients", _clients(choices, count))],
         "training": [
-            Entry("epochs", 5), Entry("batch_size", 64), Entry("optimizer", "adam"), Entry("lr", 2e-4),
+            Entry("epochs", 3), Entry("batch_size", 64), Entry("optimizer", "adam"), Entry("lr", 3e-3),
         ],
         "evaluation": [Entry("every", 4), Entry("holdout", 0.0)],
     }  # fmt: skip
@@ -301,12 +319,15 @@ def _attributes(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
 
 # ---- devices that meet
 
+_FORMS = "say what its lines are with --layout: meetings, intervals, connections, positions or walk"
 _LONGEST = 1500  # slots of a run
 
 
 def _tour(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
     counts = inspected.findings.counts
     devices = int(counts.get("devices", 2)) - int(counts.get("stationary", 0))
+    if devices < 2:
+        raise DataError("a trace of one device, which meets nobody", inspected.path, remedy=_FORMS)
     hours = float(counts.get("hours", 1))
     slot = float(max(30, 30 * math.ceil(hours * 3600 / _LONGEST / 30)))
     slots = max(1, math.ceil(hours * 3600 / slot))
