@@ -157,8 +157,10 @@ def check(
     path: Path, strict: bool = False, progress: Progress | None = None, columns: Mapping[str, str] | None = None
 ) -> Findings:
     """Read all lines, decode all pictures. `columns`: settings of `TablePairs` for columns of other names."""
-    source = TablePairs(**(columns or {})).read(path, Problems(strict))
-    labels = (columns or {}).get("labels") or _usual_labels(header(table_file(path)))
+    named = columns or {}
+    data = TablePairs(photo=named.get("photo", ""), text=named.get("text", ""), labels=named.get("labels", ""))
+    source = data.read(path, Problems(strict))
+    labels = data.labels or _usual_labels(header(table_file(path)))
     labelled = not labels.startswith(_WORDS)
     counts: dict[str, int | float | str] = {
         **({} if labelled else {"no column of labels": "words that texts share stand for them"}),
