@@ -78,8 +78,9 @@ class Chromium:
         self._call("Emulation.setEmulatedMedia", features=scheme)
 
     def open(self, address: str) -> None:
+        self.run("window.before = true")  # so that the old page is not taken for the new one
         self._call("Page.navigate", url=address)
-        self.until("document.readyState === 'complete' && location.href !== 'about:blank'")
+        self.until("!window.before && document.readyState === 'complete'")
 
     def run(self, script: str) -> Any:
         found = self._call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
