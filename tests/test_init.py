@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import wayfare
 from own_folders import COLOURS, picture, shop, street

@@ -163,7 +163,7 @@ class SampleGuard(GradientGuard):
         drawn = Secret(self.folder).normal(len(total), "gradient", *where, total.tobytes())
         expected = min(device.training.batch_size, len(device.client.train))
         found = torch.from_numpy((total + self.settings.noise * self.settings.clip * drawn) / expected)
-        for p, piece in zip(parameters, found.split([p.numel() for p in parameters])):
+        for p, piece in zip(parameters, torch.split(found, [p.numel() for p in parameters])):
             p.grad = piece.view_as(p).to(p)
 
 
