@@ -7,7 +7,7 @@ rest = change + rest - C(change + rest) in its memory, so that what is small is 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from torch import Tensor
@@ -27,14 +27,10 @@ _RUNNING = "running_"  # statistics of normalisation layers travel as they are
 class Packing(Compression):
     """What all ways have in common: only the model is packed, whatever else a strategy sends goes as it is."""
 
-    down: int = 32  # bits of a weight on the way to a device: 32 (as it is), 16 or 8
+    down: Literal[32, 16, 8] = 32  # bits of a weight on the way to a device: 32 (as it is), 16 or 8
     feedback: bool = True  # what a device could not send is added to its next change
 
     least: ClassVar[int] = 1  # dimensions of the tensors that are packed on the way up
-
-    def __post_init__(self) -> None:
-        if self.down not in (32, 16, 8):
-            raise ConfigError(f"compression.down = {self.down}: expected 32, 16 or 8")
 
     @property
     def up(self) -> Coder:
@@ -124,12 +120,7 @@ class Packing(Compression):
 class Quantise(Packing):
     """Changes in 8 or 4 bits a number, rounded at random (QSGD, Alistarh et al., 2017)."""
 
-    bits: int = 8  # of each number: 8 or 4
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.bits not in (8, 4):
-            raise ConfigError(f"compression.bits = {self.bits}: expected 8 or 4")
+    bits: Literal[8, 4] = 8  # of each number
 
     @property
     def up(self) -> Coder:
@@ -143,7 +134,6 @@ class TopK(Packing):
     share: float = 0.05  # of the entries
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if not 0 < self.share < 1:
             raise ConfigError(f"compression.share = {self.share}: expected a number between 0 and 1")
 
@@ -161,7 +151,6 @@ class LowRank(Packing):
     least: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.rank < 1:
             raise ConfigError(f"compression.rank = {self.rank}: expected 1 or more")
 
