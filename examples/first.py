@@ -14,4 +14,4 @@ experiment = Experiment(
 )
 result = run(experiment, sys.argv[1] if len(sys.argv) > 1 else "runs/first")
 print(result.metrics)
-model = result.load()  # .predict, .embed, .evaluate, .network, .export; of places .locate, of hashing .search
+model = result.load()  # .predict, .embed, .evaluate, .network, .export; places: .locate, hashing: .search

@@ -1,4 +1,4 @@
-"""How much of the repetitive tests to do: a fifth in `make test`, all of it with WAYFARE_TESTS=full."""
+"""How much of the repetitive tests to do: a tenth in `make test`, all of it with WAYFARE_TESTS=full."""
 
 import os
 
@@ -6,5 +6,5 @@ FULL = os.environ.get("WAYFARE_TESTS") == "full"
 
 
 def some(count: int) -> int:
-    """This many, or a fifth of them."""
-    return count if FULL else count // 5
+    """This many, or a tenth of them."""
+    return count if FULL else count // 10

@@ -3,6 +3,7 @@
 Tests run in as many processes as there are cores (`-n auto`), file by file; so each process keeps to one thread.
 """
 
+import functools
 import os
 import sys
 from pathlib import Path
@@ -26,8 +27,11 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def shared_cache(tmp_path_factory):
-    """A WAYFARE_CACHE for tests that may have one together, and for the workers below."""
-    return tmp_path_factory.mktemp("cache")
+    """A WAYFARE_CACHE for all tests that may have one together, in all processes, and for the workers below."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared-cache"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture(scope="session")
@@ -40,3 +44,15 @@ def pool(shared_cache):
         workers = Pool(2)
     with workers:
         yield workers
+
+
+@pytest.fixture(scope="session", autouse=True)
+def light():
+    """Some thousand runs: without waiting for a disk, asking git for the commit, or unpacking the digits each time."""
+    from sklearn import datasets
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("wayfare.runner._commit", lambda: "")
+        patch.setattr(os, "fsync", lambda handle: None)  # no test cuts the power; `faults.Watch` hears the calls
+        patch.setattr(datasets, "load_digits", functools.cache(datasets.load_digits))
+        yield

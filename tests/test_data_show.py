@@ -83,7 +83,7 @@ def test_msls(streets: Path) -> None:
     assert found.layout == "msls" and found.problem_count == 0
     wanted = {"photos": 18, "cities": 2, "queries": 8, "database": 10, "sequences": 4, "by night": 8, "panoramas": 2}
     assert found.counts == wanted
-    walk = "A street walked along in alba"
+    walk = "A walk along a street in alba"
     assert titles(found) == ["All photos", "By day", "By night", walk, "One place, twice", "Panoramas"]
     sheets = {strip.title: strip for strip in found.strips}
     # of the five by day in each city one is a panorama
@@ -126,7 +126,7 @@ def test_photos_with_a_table(tmp_path: Path) -> None:
     rows = [f"{n}.jpg,{45 + 10 * n * METRE},7.0,2024-06-21T0{n}:30:00,walk,{'ab'[n % 2]}" for n in range(6)]
     found = only(table(tmp_path / "mine", rows))
     assert found.layout == "photos" and found.counts == {"photos": 6, "sequences": 1}
-    assert titles(found) == ["All photos", "A street walked along"]
+    assert titles(found) == ["All photos", "A walk along a street"]
     assert bars(found)["Cameras"] == {"a": 3, "b": 3}
     assert list(bars(found)["Over the day"].values()) == [1] * 6 + [0] * 18
     assert gather(tmp_path / "mine").maps[0].title == "45.0002, 7.0000"
@@ -336,14 +336,14 @@ def test_traces_of_two_cities(tmp_path: Path) -> None:
     assert found.counts["cities"] == 2 and found.counts["devices"] == 10 and found.counts["standing still"] == 2
     drawn = {shown.title: {layer.name: layer for layer in shown.layers} for shown in whole.maps}
     assert set(drawn) == {"alba", "brig"}
-    assert set(drawn["alba"]) == {"tourists", "residents", "devices that stand still"}
+    assert set(drawn["alba"]) == {"tourists", "residents", "stationary devices"}
     first = drawn["alba"]["tourists"]
     assert first.y[:7] == pytest.approx([0, 20, 40, 60, 80, 100, None], abs=0.2) and first.kind == "ways"
-    assert drawn["alba"]["devices that stand still"].words == ["alba-sign-1"]
+    assert drawn["alba"]["stationary devices"].words == ["alba-sign-1"]
     # the resident with 200 m to a slot leaps: points, but no line between them
     assert drawn["alba"]["residents"].y[1:].count(None) >= 5
     # the tourists are together, and the sign at 111 m has them near in the last slots; nobody else meets
-    assert bars(found)["Devices that are out"]["8:00"] == pytest.approx(8 + 2 / 6, abs=0.01)
+    assert bars(found)["Active devices"]["8:00"] == pytest.approx(8 + 2 / 6, abs=0.01)
 
 
 def test_contacts_alone(tmp_path: Path) -> None:
@@ -388,7 +388,7 @@ def test_many_ways_and_photographs_are_thinned() -> None:
     track = np.column_stack([np.arange(10_000) * 5.0, np.zeros(10_000)])
     shown = maps.draw([MapSource("devices", "ways", [track] * 8, plane="hall")])[0]
     drawn = shown.layers[0]
-    assert len(drawn.x) == 4 * 10_001 and shown.note == "Ways of about 50% of the devices."
+    assert len(drawn.x) == 4 * 10_001 and shown.note == "Tracks of about 50% of the devices."
     drawn = layer(MapSource("photos", "photos", [track], [str(n) for n in range(10_000)], plane="hall"))
     assert len(drawn.x) == maps.MOST_POINTS and drawn.words[-1] == "9999" and drawn.x[-1] == 49_995.0
 
@@ -473,7 +473,7 @@ def test_a_town_is_shown_whole(whole_town: Collection) -> None:
     assert list(found) == ["msls", "traces", "psg", "celeba"] and not any(item.problem_count for item in found.values())
     assert whole_town.town == {"size": "tiny", "seed": "3"}
     assert {"By day", "By night", "One place, twice"} <= set(titles(found["msls"]))
-    assert any(title.startswith("A street walked along in ") for title in titles(found["msls"]))
+    assert any(title.startswith("A walk along a street in ") for title in titles(found["msls"]))
     assert {"In fog", "In rain", "In snow"} & set(titles(found["celeba"]))
     assert "By night" not in titles(found["celeba"])  # has been shown already
     assert 4 <= len(found["psg"].scenes) <= 6 and all(len(scene.relations) >= 2 for scene in found["psg"].scenes)
@@ -485,7 +485,7 @@ def test_walkers_and_photographs_of_a_city_are_on_one_map(whole_town: Collection
     assert len(whole_town.maps) == 2
     for shown in whole_town.maps:
         layers = {item.name: item for item in shown.layers}
-        assert {"residents", "tourists", "vehicles", "devices that stand still", "database"} <= set(layers)
+        assert {"residents", "tourists", "vehicles", "stationary devices", "database"} <= set(layers)
         ways = [(x, y) for item in shown.layers if item.kind == "ways" for x, y in zip(item.x, item.y) if x is not None]
         taken = [(x, y) for item in shown.layers if item.kind == "photos" for x, y in zip(item.x, item.y)]
         low, high = np.min(ways, axis=0), np.max(ways, axis=0)

@@ -17,18 +17,21 @@ from wayfare.core.errors import WayfareError
 from wayfare.demo import recipes as plan
 from wayfare.demo.page_words import TaskResult
 from wayfare.demo.subprocess_run import SubprocessRun
+from wayfare.demo.uses import search_twice
 from wayfare.experiment import Experiment
 from wayfare.papers.files import recipe_path
+from wayfare.recipe import override, read_table
+from wayfare.runner import run
 
 NAN = float("nan")
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory: pytest.TempPathFactory, shared_cache: Path) -> Path:
     """A quick demo, made once."""
     out = tmp_path_factory.mktemp("demo") / "out"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WAYFARE_CACHE", str(out.parent / "cache"))
+        patch.setenv("WAYFARE_CACHE", str(shared_cache))
         assert main(["demo", "--quick", "--out", str(out), "--engine", "local"]) == 0
     return out
 
@@ -81,9 +84,28 @@ def test_the_figures_are_those_of_the_runs(made: Path, page: str) -> None:
     assert f"{(sent['bytes_up'] + sent['bytes_down']) / 1e6:.3g} MB" in page
 
 
-def test_it_goes_on_where_it_stopped(made: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+def test_its_searches_find_what_they_look_for(
+    made: Path, shared_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recipe as it is, on the quick demo's town: among pictures that nobody learnt from, by their codes alone."""
+    monkeypatch.setenv("WAYFARE_CACHE", str(shared_cache))
+    table = read_table(recipe_path("demo/hashing"))
+    del table["cells"]
+    less = {"partition.clients": 4, "evaluation.every": 12, "evaluation.clients": 0}
+    experiment = Experiment.from_table(override(table, {"data.path": str(made / "town" / "fashion"), **less}))
+    run(experiment, tmp_path / "run", engine="local")
+    searches = search_twice(tmp_path / "run", lambda *_: None)
+    assert len({search.words for search in searches}) == 2
+    for search in searches:  # 5 of 25 pictures show it: 8 drawn at random have 1.6
+        assert search.share == 0.2 and len(search.found) == 8
+    assert sum(photo.right for search in searches for photo in search.found) >= 8  # of 10
+
+
+def test_it_goes_on_where_it_stopped(
+    made: Path, shared_cache: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
     """A run without its end is finished, the others are left alone; other settings are refused."""
-    monkeypatch.setenv("WAYFARE_CACHE", str(made.parent / "cache"))
+    monkeypatch.setenv("WAYFARE_CACHE", str(shared_cache))
     kept = made / "hashing" / "local" / "summary.json"
     before, stopped = kept.stat().st_mtime_ns, made / "objects" / "centralised" / "summary.json"
     stopped.unlink()
@@ -118,7 +140,7 @@ def test_what_runs_beside_says_why_it_failed(tmp_path: Path, monkeypatch: pytest
         (TaskResult(0.1, 0.2, 0.5, 0.6, NAN), "improved it from 10 to 50, 30 more than clients reach alone. With all "
          "data in one place it would have been 10 more."),
         (TaskResult(0.1, 0.4, 0.3, 0.2, NAN), "from 10 to 30, which is 10 less than clients reach alone: federating "
-         "did not pay here. With all data in one place it was 10 less, with the same settings."),
+         "did not pay off here. With all data in one place it was 10 less, with the same settings."),
         (TaskResult(0.5, NAN, 0.3, 0.3, NAN), "It got worse, from 50 to 30. With all data in one place it was "
          "as good."),
         (TaskResult(0.5, 0.5, 0.5, NAN, 0.62), "changed little, from 50 to 50, no better than each client alone. That "

@@ -30,9 +30,9 @@ _METHODS = ("predict", "embed", "index", "locate", "search", "graph")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def one_cache(tmp_path_factory):
+def one_cache(shared_cache):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WAYFARE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("WAYFARE_CACHE", str(shared_cache))
         yield
 
 

@@ -33,7 +33,7 @@ def examples(capsys, name):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_examples_that_parse(name, capsys):
     for line in examples(capsys, name):
-        assert line.startswith(f"wayfare {name} "), f"{line!r} is cut, or of another command"
+        assert f"{line} ".startswith(f"wayfare {name} "), f"{line!r} is cut, or of another command"
         (words,) = lines_of(line)
         parsed(words)
 

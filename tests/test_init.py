@@ -7,15 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from PIL.TiffImagePlugin import IFDRational
 
 import wayfare
+from own_folders import COLOURS, picture, shop, street
 from wayfare.cli import main
-from wayfare.core.errors import ConfigError
+from wayfare.core.errors import ConfigError, DataError
+from wayfare.starting.columns import PairColumns
 from wayfare.starting.inspect import inspect
-from wayfare.starting.templates import Choices, first_that_fits
-
-COLOURS = {"red": (220, 40, 40), "green": (40, 200, 60), "blue": (40, 60, 220)}
+from wayfare.starting.templates import Choices, first_that_fits, hints, recipes
 
 
 @pytest.fixture(autouse=True)
@@ -23,21 +22,6 @@ def in_an_empty_folder(tmp_path, monkeypatch, shared_cache):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WAYFARE_CACHE", str(shared_cache))
     monkeypatch.setattr("os.cpu_count", lambda: 1)  # no workers
-
-
-def picture(file: Path, colour: tuple[int, int, int], seed: int, position: tuple[float, float] | None = None) -> Path:
-    """A noisy field of one colour with a bright square, whose place depends on the seed."""
-    rng = np.random.default_rng(seed)
-    pixels = np.clip(np.array(colour) + rng.integers(-40, 41, (48, 48, 3)), 0, 255).astype(np.uint8)
-    row, column = rng.integers(0, 36, 2)
-    pixels[row : row + 8, column : column + 8] = 255
-    exif = Image.Exif()
-    if position is not None:
-        degrees = [(IFDRational(round(abs(part) * 1e6), 10**6), IFDRational(0), IFDRational(0)) for part in position]
-        exif[0x8825] = {1: "N", 2: degrees[0], 3: "E", 4: degrees[1]}
-    file.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(pixels).save(file, quality=90, exif=exif)
-    return file
 
 
 def call(capsys, *arguments):
@@ -64,14 +48,7 @@ def run(capsys, recipe: str, *more: object) -> dict:
 
 def test_a_flat_folder_with_a_table(capsys, tmp_path):
     """Photos along a street, by two people; some fields of the table are odd."""
-    rows = ["file,lat,lon,heading,time,photographer"]
-    colours = list(COLOURS.values())
-    for number in range(24):
-        place = number // 2  # two photos of each place
-        picture(tmp_path / f"street/{number:02d}.jpg", colours[place % 3], place)
-        odd = "372" if number == 5 else "90"
-        rows.append(f"{number:02d}.jpg,48.0,{11 + 8e-5 * place:.6f},{odd},15:03,{('anna', 'ben')[place // 3 % 2]}")
-    (tmp_path / "street/photos.csv").write_text("\n".join(rows) + "\n")
+    street(tmp_path / "street")
     made = init(capsys, tmp_path / "street", "--rounds", 2)
     assert made["task"] == "places" and made["clients"] == 2
     assert any("372" in line and "only this field" in line for line in made["odd"]) and len(made["odd"]) == 2
@@ -83,6 +60,30 @@ def test_a_flat_folder_with_a_table(capsys, tmp_path):
     assert answer.position.latitude == pytest.approx(48, abs=1e-3)
     assert model.embed([tmp_path / "street/07.jpg"]).shape[0] == 1
     assert set(model.evaluate()) & {"R@1"}
+
+
+def test_photos_of_places_get_dinov2_once_its_weights_are_here(tmp_path, monkeypatch):
+    """And the network sees upright photos upright: their EXIF says that they are to be turned."""
+    exif, rows = Image.Exif(), ["file,lat,lon"]
+    exif[0x0112] = 6
+    (tmp_path / "walk").mkdir()
+    for number in range(4):
+        Image.fromarray(np.zeros((30, 40, 3), np.uint8)).save(tmp_path / f"walk/{number}.jpg", exif=exif)
+        rows.append(f"{number}.jpg,{48 + number * 1e-3},11")
+    (tmp_path / "walk/photos.csv").write_text("\n".join(rows) + "\n")
+    found = inspect(tmp_path / "walk")
+    monkeypatch.setenv("WAYFARE_CACHE", str(tmp_path / "cache"))
+
+    def chosen() -> tuple[object, ...]:
+        first = next(recipes(found, Choices()))
+        values = {each.key: each.value for part in first.values() for each in part}
+        return values["backbone"], values["height"], values["width"]
+
+    assert chosen() == ("efficientnet_lite0_stage5", 224, 160) and "wayfare data get dinov2-s" in hints("places")[0]
+    weights = tmp_path / "cache/weights/dinov2-s.safetensors"
+    weights.parent.mkdir(parents=True)
+    weights.touch()
+    assert chosen() == ("dinov2-s", 224, 168) and hints("places") == hints("objects") == []
 
 
 def test_class_folders_with_some_positions(capsys, tmp_path):
@@ -101,13 +102,7 @@ def test_class_folders_with_some_positions(capsys, tmp_path):
 
 
 def test_pairs_without_labels(capsys, tmp_path):
-    rows = ["photo,text"]
-    things = ("shirt", "hat", "sock", "shoe", "glove", "scarf", "belt")
-    for number in range(70):
-        name, colour = list(COLOURS.items())[number % 3]
-        picture(tmp_path / f"shop/{number}.jpg", colour, number)
-        rows.append(f"{number}.jpg,a {name} {things[number % 7]} for the {number % 10}th day")
-    (tmp_path / "shop/pairs.csv").write_text("\n".join(rows) + "\n")
+    shop(tmp_path / "shop")
     made = init(capsys, tmp_path / "shop", "--clients", 2, "--rounds", 2)
     assert made["task"] == "hashing" and "no column of labels" in made["counts"]
     assert "random MAP" in " ".join(run(capsys, "shop.toml")["metrics"])
@@ -150,7 +145,7 @@ def test_run_takes_a_folder_and_makes_its_recipe(capsys, tmp_path):
     status, _, err = call(capsys, "run", tmp_path / "mine", "--out", "first", *more)
     assert status == 0 and Path("mine.toml").exists() and "of traffic" in err, err
     status, _, err = call(capsys, "run", tmp_path / "mine", "--out", "second", *more)
-    assert status == 0 and "which is there already" in err
+    assert status == 0 and "existing recipe: " in err
     status, _, err = call(capsys, "run", "first")
     assert status == 2 and "wayfare resume first" in err
     status, _, err = call(capsys, "init", tmp_path / "mine")
@@ -180,7 +175,7 @@ def test_much_data_is_not_tried_beforehand(capsys, tmp_path, monkeypatch):
             picture(tmp_path / f"much/{name}/{number}.jpg", colour, number)
     monkeypatch.setattr("wayfare.cli.init._MOST_TRIED", 5)
     status, out, _ = call(capsys, "init", tmp_path / "much", "--json", "--clients", 2)
-    assert status == 0 and json.loads(out)["estimate"].startswith("not tried, because preparing 6 samples")
+    assert status == 0 and json.loads(out)["estimate"].startswith("not estimated, because preparing 6 samples")
 
 
 def test_questions_on_a_terminal(capsys, tmp_path, monkeypatch):
@@ -194,3 +189,91 @@ def test_questions_on_a_terminal(capsys, tmp_path, monkeypatch):
     assert command._asked(found, Choices()).by == "random"
     assert "folder: 2 clients" in capsys.readouterr().err
     assert command._asked(found, Choices(by="folder")) == Choices(by="folder")  # answered beforehand
+
+
+# ---- odd folders
+
+
+def test_a_table_with_column_names_of_ones_own(tmp_path):
+    """Photos by their numbers, texts under a name of one's own, a column of kinds; what is told goes first."""
+    shop(tmp_path / "shop")
+    (tmp_path / "shop/pairs.csv").unlink()
+    rows = ["nummer,preis,beschreibung,art"]
+    rows += [f"{n},{n}.50,ein Ding Nummer {n} zum Tragen,{('hut', 'schuh')[n % 2]}" for n in range(70)]
+    (tmp_path / "shop/liste.csv").write_text("\n".join(rows) + "\n")
+    found = inspect(tmp_path / "shop")
+    assert found.columns == PairColumns("{nummer}.jpg", "beschreibung", "art")
+    assert "70 photos with texts, 2 labels" in found.sentence() and "text from 'beschreibung'" in found.sentence()
+    assert tomllib.loads(first_that_fits(found, Choices(), "x")[0])["data"]["text"] == "beschreibung"
+    told = inspect(tmp_path / "shop", told=PairColumns(text="art+beschreibung", labels="art"))
+    assert told.columns == PairColumns("{nummer}.jpg", "art+beschreibung", "art")
+    with pytest.raises(ConfigError, match="did you mean 'beschreibung'"):
+        inspect(tmp_path / "shop", told=PairColumns(text="beschreibun"))
+
+
+def test_class_folders_with_odd_things_in_them(tmp_path):
+    for name in ("Bäume im Park", "Häuser"):
+        for number in range(6):
+            picture(tmp_path / f"Meine Fotos/{name}/{number}.jpg", COLOURS["red"], number)
+    (tmp_path / "Meine Fotos/Häuser/halb.jpg").write_bytes(b"\xff\xd8\xff no picture")
+    (tmp_path / "Meine Fotos/Häuser/handy.heic").write_bytes(b"0")
+    (tmp_path / "Meine Fotos/leer").mkdir()
+    picture(tmp_path / "Meine Fotos/lose.jpg", COLOURS["blue"], 1)
+    found = inspect(tmp_path / "Meine Fotos")
+    assert found.sentence().endswith("13 pictures in folders of 2 classes: Bäume im Park 6, Häuser 7")
+    odd = " | ".join(found.odd)
+    for part in (
+        "halb.jpg",
+        "handy.heic: the format .heic is not read; convert",
+        "leer: no JPEG",
+        "lose.jpg: it is in no",
+    ):
+        assert part in odd, odd
+    assert first_that_fits(found, Choices(clients=2), "x")[1].task.classes == ("Bäume im Park", "Häuser")
+
+
+@pytest.mark.parametrize(("files", "said"), [
+    (["a.jpg", "b.jpg"], "2 pictures without positions, texts or classes"),
+    (["cat/a.jpg", "cat/b.jpg"], "all in one folder, 'cat': telling classes apart needs two"),
+    (["a.heic", "b.HEIC"], "2 HEIC files, which are not read: convert them to JPEG"),
+    (["notes.txt"], "no pictures"),
+    ([], "the folder is empty"),
+])  # fmt: skip
+def test_what_cannot_be_used_is_described(tmp_path, files, said):
+    (tmp_path / "mine").mkdir()
+    for number, name in enumerate(files):
+        picture((tmp_path / "mine" / name).with_suffix(".jpg"), COLOURS["red"], number).rename(tmp_path / "mine" / name)
+    with pytest.raises(DataError, match=said) as caught:
+        inspect(tmp_path / "mine")
+    assert len(str(caught.value)) < 500
+
+
+def test_tables_of_positions_as_spreadsheets_write_them(tmp_path):
+    street(tmp_path / "street")
+    table = tmp_path / "street/photos.csv"
+    rows = [line.split(",") for line in table.read_text().splitlines()]
+    named = [["Dateiname", "GPSLatitude", "GPSLongitude"], *(row[:3] for row in rows[1:])]
+    table.write_text("\n".join(";".join(row).replace(".0", ",0") for row in named) + "\n", encoding="utf-8-sig")
+    assert inspect(tmp_path / "street").findings.counts["photos"] == 24
+    table.write_text("\n".join(["file,lat,lon", *(f"{row[0]},140.1,35.{n}" for n, row in enumerate(rows[1:]))]) + "\n")
+    with pytest.raises(DataError, match="; 46 more like this; are latitude and longitude swapped"):
+        inspect(tmp_path / "street")
+
+
+def test_photos_far_from_each_other_get_a_larger_radius(tmp_path):
+    """Every 11 m a photo: none has another within the usual 10 m."""
+    rows = ["file,lat,lon"]
+    for number in range(24):
+        picture(tmp_path / f"road/{number}.jpg", COLOURS["red"], number)
+        rows.append(f"{number}.jpg,{48 + 1e-4 * number:.4f},11.0")
+    (tmp_path / "road/photos.csv").write_text("\n".join(rows) + "\n")
+    text, experiment = first_that_fits(inspect(tmp_path / "road"), Choices(), "road")
+    assert tomllib.loads(text)["task"]["mining"] == {"name": "places", "radius": 30.0, "negative_radius": 60.0}
+    clients = experiment.clients(experiment.split())
+    assert not experiment.task.cannot_train(clients.client("c0").train)
+
+
+def test_a_file_is_run_like_a_folder(capsys, tmp_path):
+    (tmp_path / "noise.txt").write_text("0.1 0.2 0.3\n0.5 0.1 0.2\n0.2 0.6 0.1\n")
+    status, _, err = call(capsys, "run", tmp_path / "noise.txt")
+    assert status == 1 and "a trace of one device" in err

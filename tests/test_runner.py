@@ -205,7 +205,7 @@ def test_judges_that_cannot_are_told_of_and_from_the_beginning_an_error(tmp_path
     told = [data["text"] for data in heard if "text" in data]
     (text,) = result["warnings"]
     assert (
-        text.startswith("no new figure for clients, the last one stands: 0 usable") and "ValueError: no light" in text
+        text.startswith("no new value for clients, the last one is kept: 0 usable") and "ValueError: no light" in text
     )
     assert told == [f"round {number}: {text}" for number in (1, 2)]
     assert lines(tmp_path / "run")[1]["warnings"] == [text]

@@ -8,11 +8,11 @@ import numpy as np
 from PIL import Image
 
 from wayfare.core.seeds import rng_for
-from wayfare.io.address import Address
 from wayfare.deploy.invite import invite
 from wayfare.deploy.node import Node
 from wayfare.deploy.server import serve
 from wayfare.deploy.supernode import free_port
+from wayfare.io.address import Address
 
 CLASSES = ("cat", "dog", "owl")
 

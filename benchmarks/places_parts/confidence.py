@@ -13,24 +13,34 @@ from wayfare.places.indexing import add
 from wayfare.places.locate import curve, locate
 from wayfare.places.trained_model import load_model
 
+MEANS = ("ece", "auc", "brier", "brier_constant", "possible")
+
 
 def confidence(run):
-    """The tested cities of a run but the last are indexed; photos of that one are strangers, a fifth of all by weight.
+    """Each tested city of a run is strange in turn, a fifth of all photos by weight, and the others are indexed.
 
     With one city, strangers are the photos of its eastern third, whose photographs are not in the index.
     """
     model = load_model(run)
     divided = model.task.loaded.divided
-    photos, database, queries = divided.photos, divided.test_database, divided.test_queries
+    photos, database = divided.photos, divided.test_database
     groups = np.unique(photos.group[database])
     if len(groups) > 1:
-        inside = photos.group != groups[-1]
+        turns = [photos.group != group for group in groups]
     else:
-        inside = photos.easting <= np.quantile(photos.easting[database], 2 / 3)
-    note.print("indexing the tested cities but one, asking with all of them", highlight=False)
+        turns = [photos.easting <= np.quantile(photos.easting[database], 2 / 3)]
+    note.print("indexing all tested cities but one, asking with all of them", highlight=False)
+    rows = [_one(model, run, photos, database[inside[database]], divided.test_queries) for inside in turns]
+    if failed := [row["why"] for row in rows if "why" in row]:
+        return {"why": failed[0]}
+    means = {name: float(np.mean([row[name] for row in rows])) for name in MEANS}
+    return {**means, "photos": rows[0]["photos"], "turns": rows}
+
+
+def _one(model, run, photos, indexed, queries):
     with TemporaryDirectory() as place:
         calibrator = Calibrator(model, run, STRANGERS, PRECISION)
-        add(model, photos.take(database[inside[database]]), Path(place, "index"), calibrator)
+        add(model, photos.take(indexed), Path(place, "index"), calibrator)
         index = Index(Path(place, "index"))
         asked = photos.take(queries)
         found = curve(index, locate(index, asked.paths(), k=1).answers, asked)
@@ -59,37 +69,36 @@ def _at(found, weights, threshold):
 
 
 def targets(rows):
-    rows = {name: row for name, row in rows.items() if "ece" in row}
     found = []
     for name, row in rows.items():
+        if "why" in row:
+            continue
         found += [
             at_most(f"confidence, {name}: expected calibration error", row["ece"], 0.05),
             at_least(f"confidence, {name}: AUC", row["auc"], 0.8),
         ]
-        if row["precision"] is not None:
-            found.append(at_least(f"confidence, {name}: precision of what is answered", row["precision"], PRECISION))
+        judged = [turn["precision"] for turn in row["turns"] if turn["precision"] is not None]
+        if judged:
+            found.append(at_least(f"confidence, {name}: precision of what is answered", min(judged), PRECISION))
     return found
 
 
 def show(rows, out):
     out.print(f"confidence: photos of unseen cities, {STRANGERS:.0%} of them strangers by weight", highlight=False)
-    table = Table("", "photos", "ECE", "AUC", "Brier (constant)", "threshold", "precision", "recall", "recall at 0.9")
+    table = Table("", "photos", "ECE", "AUC", "Brier (constant)", "recall at 0.9", "threshold: precision, recall")
     for name, row in rows.items():
         if "why" in row:
             table.add_row(name, row["why"])
             continue
-        judged = ["none", "", ""]
-        if row["threshold"] is not None:
-            precision = "nothing answered" if row["precision"] is None else f"{row['precision']:.3f}"
-            judged = [f"{row['threshold']:.2f}", precision, f"{row['recall']:.3f}"]
         brier = f"{row['brier']:.3f} ({row['brier_constant']:.3f})"
-        values = (
-            str(row["photos"]),
-            f"{row['ece']:.3f}",
-            f"{row['auc']:.3f}",
-            brier,
-            *judged,
-            f"{row['possible']:.3f}",
-        )
-        table.add_row(name, *values)
+        judged = "; ".join(_judged(turn) for turn in row["turns"])
+        values = (f"{row[figure]:.3f}" for figure in ("ece", "auc"))
+        table.add_row(name, str(row["photos"]), *values, brier, f"{row['possible']:.3f}", judged)
     out.print(table)
+
+
+def _judged(turn):
+    if turn["threshold"] is None:
+        return "none"
+    precision = "nothing answered" if turn["precision"] is None else f"{turn['precision']:.3f}"
+    return f"{turn['threshold']:.2f}: {precision}, {turn['recall']:.3f}"

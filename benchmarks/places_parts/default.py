@@ -29,7 +29,7 @@ CELLS = {
     "centralised": ("centralised", {"strategy.name": "centralised", "topology.per_round": 0, "rounds": 6,
                                     "training.iterations": 100}),
 }  # fmt: skip
-JUDGED = ("fedavg", "local", "centralised")  # with three seeds; one of the others
+SEEDED = ("fedavg", "local", "random", "clustering", "centralised")  # with all seeds; one of the others
 
 
 def tree(folder):
@@ -58,9 +58,10 @@ def planned(seeds, folder):
         "evaluation": {"every": 100, "holdout": 0.0, "clients": 12},
     })  # fmt: skip
     plan = {}
-    for cell, (_, changes) in CELLS.items():
-        for seed in range(seeds if cell in JUDGED else 1):
-            plan[f"{cell}/seed-{seed}"] = Experiment.from_table(override(base, {**changes, "seed": seed}), cell)
+    for seed in range(seeds):
+        for cell, (_, changes) in CELLS.items():
+            if seed == 0 or cell in SEEDED:
+                plan[f"{cell}/seed-{seed}"] = Experiment.from_table(override(base, {**changes, "seed": seed}), cell)
     return plan
 
 

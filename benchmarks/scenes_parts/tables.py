@@ -2,8 +2,8 @@
 
 The experiments are the cells of recipes/psg/table1.toml and table2.toml at small scale (annotations alone, PredCls),
 with 100 clients in the paper's clusters, as the paper ran them; and those of table1-bias.toml, in which every head
-begins with counts over the clients and trains for 30 rounds: each of these must be above the frequency baseline. With
---quick it is one head on the town with 20 clients: the machinery, not the figures.
+begins with counts over the clients, has its logits adjusted, and trains for 30 rounds: each must be above the frequency
+baseline. With --quick it is one head on the town with 20 clients: the machinery, not the figures.
 """
 
 import statistics

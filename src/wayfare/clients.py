@@ -17,11 +17,16 @@ POOLED = "everyone"  # the one client of a pooled strategy
 
 def hold_out(id: str, samples: np.ndarray, share: float, seed: int) -> Client:
     """A client that keeps a share of its samples from training; nothing if it has only a few."""
-    if share == 0 or len(samples) < 5:
+    kept = held_out(len(samples), share)
+    if not kept:
         return Client(id, np.sort(samples), np.empty(0, np.int64))
     order = rng_for(seed, "holdout", id).permutation(samples)
-    kept = max(1, round(share * len(order)))
     return Client(id, np.sort(order[kept:]), np.sort(order[:kept]))
+
+
+def held_out(size: int, share: float) -> int:
+    """How many of a client's samples it never trains on."""
+    return 0 if share == 0 or size < 5 else max(1, round(share * size))
 
 
 class Clients:
@@ -54,6 +59,13 @@ class Clients:
         count = min(self._evaluation.clients, len(self.trained))
         chosen = rng_for(self._seed, "judges").choice(len(self.trained), count, replace=False)
         return [self.trained.id(int(i)) for i in np.sort(chosen)]
+
+    def training_sizes(self) -> tuple[int, ...]:
+        """How many samples clients train on, each number once."""
+        if self._pooled:
+            return (len(self._everyone.train),)
+        share = self._evaluation.holdout
+        return tuple(sorted({size - held_out(int(size), share) for size in np.unique(self.trained.sizes).tolist()}))
 
     def held(self) -> np.ndarray:
         """The samples that clients train on, each once."""

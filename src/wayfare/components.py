@@ -29,6 +29,7 @@ ABILITIES = {
     "privacy": "merge",
     "robust": "merge",
     "attack": "forge",
+    "compression": "pack_reply",
 }
 # packages in which a file is named after the one class in it: a new file there needs no entry anywhere
 PACKAGES = {
@@ -46,7 +47,10 @@ NAMED = {
         "hashing": "wayfare.hashing.task:Hashing",
         "attributes": "wayfare.attributes.task:Attributes",
     },
-    "privacy": {"clientlevel": "wayfare.privacy.client_level:ClientLevel"},
+    "privacy": {
+        "clientlevel": "wayfare.privacy.client_level:ClientLevel",
+        "samplelevel": "wayfare.privacy.sample_level:SampleLevel",
+    },
     "robust": {
         "mean": "wayfare.privacy.robust:Mean",
         "median": "wayfare.privacy.robust:Median",
@@ -62,6 +66,11 @@ NAMED = {
         "mimic": "wayfare.privacy.attacks:Mimic",
         "noise": "wayfare.privacy.attacks:Noise",
         "labelflip": "wayfare.privacy.attacks:LabelFlip",
+    },
+    "compression": {
+        "quantise": "wayfare.compression.packing:Quantise",
+        "topk": "wayfare.compression.packing:TopK",
+        "lowrank": "wayfare.compression.packing:LowRank",
     },
     "topology": {"encounters": "wayfare.encounters.topology:Encounters"},
     "engine": {

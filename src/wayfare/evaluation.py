@@ -107,7 +107,7 @@ def _answered(replies: Iterator[tuple[str, Bundle]], scope: str, round: Round) -
         if why and not round.number:  # not one device could, from the beginning: a fault of the experiment
             raise why from None
         what = str(error).removeprefix(f"round {round.number}: ") + (f": {why}" if why else "")
-        round.warnings.append(f"no new figure for {scope}, the last one stands: {what}")
+        round.warnings.append(f"no new value for {scope}, the last one is kept: {what}")
         return []
 
 

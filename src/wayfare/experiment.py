@@ -20,6 +20,8 @@ from wayfare.core.errors import ConfigError, unknown
 from wayfare.core.exchange import Exchange
 from wayfare.core.memory import Memories
 from wayfare.core.protocols import (
+    AS_IS,
+    Compression,
     Evaluation,
     MergeRule,
     Partition,
@@ -35,6 +37,7 @@ from wayfare.partition.heterogeneity import by_main_class
 from wayfare.partition.random import Random
 from wayfare.partition.split import Split, load_split
 from wayfare.privacy.attacks import Attack
+from wayfare.ranges import EVERY_ROUND, NO_FRACTION, RANGES
 from wayfare.recipe import COMPONENTS, DEFAULTS, OF_TASK, as_table, override, read_table, table_lines, toml
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.topologies.server import Server
@@ -63,6 +66,7 @@ class Experiment:
     privacy: MergeRule | None = None  # differential privacy
     robust: MergeRule | None = None  # what replaces the mean where devices may lie
     attack: Attack | None = None  # devices that do lie, to try the others against
+    compression: Compression | None = None  # how models are written on their way
 
     def __post_init__(self) -> None:
         if self.exchange is None and self.topology.meets:
@@ -156,7 +160,7 @@ class Experiment:
         labels, source = self.task.labels, self.partition.source
         dealt = self.task.source(source)
         if dealt is None and source == "files":
-            raise ConfigError("this partition goes by files: this data has none")
+            raise ConfigError("this partition needs data that is files: this data has none")
         dealt = np.zeros(self.task.samples, np.int64) if dealt is None else dealt
         rng = rng_for(self.seed, "partition")
         if reserved := len(self.reserved()):
@@ -179,6 +183,8 @@ class Experiment:
         Of very many clients none is looked at; and if not one could train, all stay, so that the run says why.
         """
         if self.strategy.pooled or self.topology.meets or len(split) > _LOOKED_AT or not isinstance(split, Split):
+            return split, {}
+        if self.aggregation.private:  # how many clients there are is public, so it may not depend on what they have
             return split, {}
         if split.provenance.get("rule") == "joined":  # its samples are on the devices
             return split, {}
@@ -229,6 +235,8 @@ class Experiment:
             seed=self.seed,
             memories=memories,
             where=self.where,
+            compression=self.compression or AS_IS,
+            guard=self.aggregation.guard(folder),
         )
 
 
@@ -304,7 +312,7 @@ def _check_aggregation(e: Experiment) -> None:
     if e.privacy is not None and e.robust is not None:
         raise ConfigError(
             "[privacy] and [robust] do not go together: one client can move a robust mean by more than it can move a "
-            "sum of clipped changes, and the noise is made for the sum. Choose one"
+            "sum of clipped changes, and the noise is calibrated for the sum. Choose one"
         )
     if e.privacy is not None and e.evaluation.validation_clients:
         raise ConfigError(
@@ -316,41 +324,21 @@ def _check_aggregation(e: Experiment) -> None:
             "[privacy] devices would count relations before the first round, and the ledger does not know what that "
             "costs: choose a model and a debiasing that need no counts, or leave [privacy] out"
         )
-    if reason := e.aggregation.misfit(e.strategy, e.topology):
+    if e.compression is not None and (reason := e.compression.misfit(e.strategy, e.topology)):
+        raise ConfigError(f"[compression] {reason}")
+    if reason := e.aggregation.misfit(e.strategy, e.topology) or e.aggregation.task_misfit(e.task):
         raise ConfigError(f"[{'privacy' if e.privacy is not None else 'robust'}] {reason}")
 
 
 def _check_ranges(e: Experiment) -> None:
-    t, v, p = e.training, e.evaluation, e.policy
-    for wanted, name, value in [
-        (e.rounds >= (0 if e.topology.meets else 1), "rounds", e.rounds),
-        (e.seed >= 0, "seed", e.seed),
-        (t.epochs >= 1, "training.epochs", t.epochs),
-        (t.iterations >= 0, "training.iterations", t.iterations),
-        (t.at_most >= 0, "training.at_most", t.at_most),
-        (t.batch_size >= 1, "training.batch_size", t.batch_size),
-        (t.lr > 0, "training.lr", t.lr),
-        (0 < t.decay <= 1, "training.decay", t.decay),
-        (0 <= t.momentum < 1, "training.momentum", t.momentum),
-        (0 <= t.beta1 < 1, "training.beta1", t.beta1),
-        (0 <= t.beta2 < 1, "training.beta2", t.beta2),
-        (t.weight_decay >= 0, "training.weight_decay", t.weight_decay),
-        (t.clip >= 0, "training.clip", t.clip),
-        (v.every >= 0, "evaluation.every", v.every),
-        (v.clients >= 0, "evaluation.clients", v.clients),
-        (0 <= v.holdout < 1, "evaluation.holdout", v.holdout),
-        (v.validation_clients >= 0, "evaluation.validation_clients", v.validation_clients),
-        (v.patience >= 0, "evaluation.patience", v.patience),
-        (0 <= p.quorum <= 1, "policy.quorum", p.quorum),
-        (p.deadline > 0, "policy.deadline", p.deadline),
-        (p.max_void >= 1, "policy.max_void", p.max_void),
-        (p.max_ratio == 0 or p.max_ratio >= 1, "policy.max_ratio", p.max_ratio),
-        (p.max_change > 0, "policy.max_change", p.max_change),
-        (p.max_norm > 0, "policy.max_norm", p.max_norm),
-        (p.max_examples >= 1, "policy.max_examples", p.max_examples),
-    ]:
-        if not wanted:
-            raise ConfigError(f"{name} = {value} is out of range")
+    v, allowed = e.evaluation, RANGES | ({"rounds": EVERY_ROUND} if e.topology.meets else {})
+    for name, span in allowed.items():
+        section, _, key = name.rpartition(".")
+        value = getattr(getattr(e, section) if section else e, key)
+        if not span.holds(value):
+            raise ConfigError(f"{name} = {value} is out of range: expected {span}")
+    if NO_FRACTION.holds(e.policy.max_ratio):
+        raise ConfigError(f"policy.max_ratio = {e.policy.max_ratio} is out of range: expected 0, or at least 1")
     if v.patience and not v.monitor:
         raise ConfigError("evaluation.patience needs evaluation.monitor, the metric to watch")
     if e.device.partition(":")[0] not in ("auto", "cpu", "cuda"):

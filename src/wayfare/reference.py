@@ -6,13 +6,10 @@ compares the pages with what this writes.
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import inspect
-import io
 import re
 import sys
-import tokenize
 import typing
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +20,7 @@ import typer
 
 from wayfare.cli import app
 from wayfare.cli.help import EXAMPLES, HEADINGS
+from wayfare.comments import comments
 from wayfare.components import Part, find, names, parts_of
 from wayfare.core.protocols import Evaluation, Policy, Training
 from wayfare.experiment import Experiment
@@ -45,8 +43,9 @@ _TABLES = {
     "topology": "Who talks to whom.",
     "exchange": "Which models a device takes from those it meets: for the topology `encounters`.",
     "privacy": "Differential privacy: see [privacy.md](privacy.md). Without this table there is none.",
-    "robust": "What replaces the mean where devices may lie. Without this table nothing does.",
-    "attack": "Devices that lie, to try robust rules against. Without this table nobody does.",
+    "robust": "A robust rule in place of the mean, for devices that may lie. Without this table: the mean.",
+    "attack": "Devices that lie, to test robust rules. Without this table: none.",
+    "compression": "How models are packed on their way to a device and back. Without this table: not at all.",
 }
 
 
@@ -74,7 +73,7 @@ def command_page() -> str:
         "",
         "Every command has `--help`. With `--json` the result is one JSON object on standard output; messages go to",
         "standard error.",
-        "Exit status: 0 done, 1 failed, 2 wrong use, 130 interrupted.",
+        "Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.",
         "",
     ]
     found = dict(commands(typer.main.get_command(app)))
@@ -223,27 +222,6 @@ def _default_of(field: dataclasses.Field[Any]) -> str:
     if field.default is dataclasses.MISSING:
         return "needed"
     return "–" if field.default is None else f"`{_toml(field.default)}`"
-
-
-def comments(cls: type[Any]) -> dict[str, str]:
-    """What the comment beside each field of a dataclass says; its own before that of a class it extends."""
-    found: dict[str, str] = {}
-    for each in reversed(cls.__mro__):
-        if dataclasses.is_dataclass(each):
-            found |= dict(_comments_beside(inspect.getsource(each)))
-    return found
-
-
-def _comments_beside(source: str) -> Iterator[tuple[str, str]]:
-    beside = {
-        token.start[0]: token.string.removeprefix("#").strip()
-        for token in tokenize.generate_tokens(io.StringIO(source).readline)
-        if token.type == tokenize.COMMENT
-    }
-    (body,) = ast.parse(source).body
-    for node in body.body if isinstance(body, ast.ClassDef) else []:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.end_lineno in beside:
-            yield node.target.id, beside[node.end_lineno]
 
 
 def _type(hint: Any) -> str:

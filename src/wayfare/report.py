@@ -76,7 +76,8 @@ def write_report(run: Path, out: Path | None = None) -> Path:
 def _in_words(record: Record, met: EncounterReport | None) -> str:
     """What was done, what came out and what it cost, for someone who has not seen the recipe."""
     done = [_training(record), _progress(record)] if met is None else [met.words]
-    return " ".join(s for s in (*done, _cost(record), _trouble(record)) if s)
+    privacy = f"{record.privacy[0].upper()}{record.privacy[1:]}." if record.privacy else ""
+    return " ".join(s for s in (*done, _cost(record), _trouble(record), privacy) if s)
 
 
 def _training(record: Record) -> str:
@@ -130,7 +131,7 @@ def _tiles(record: Record) -> list[tuple[str, str, str]]:
         ),
         ("sent", human_bytes(record.travelled), _ways(record)),
         ("time", human_seconds(record.seconds), _per_round(record)),
-        ("refused", number(len(record.refused)), "replies"),
+        ("refused", NOTHING if record.is_private else number(len(record.refused)), "replies"),
     ]
 
 
@@ -149,7 +150,8 @@ def _numbers(record: Record) -> dict[str, Any]:
     step = math.ceil(len(lines) / _MOST_ROWS)
     kept = [line for i, line in enumerate(lines) if i % step == 0 or i == len(lines) - 1]
     rows = [
-        (line.round, *(number(line.metrics.get(m)) for m in record.metrics), line.clients, human_bytes(line.bytes_up),
+        (line.round, *(number(line.metrics.get(m)) for m in record.metrics),
+         NOTHING if record.is_private else line.clients, human_bytes(line.bytes_up),
          human_bytes(line.bytes_down), human_seconds(line.seconds))
         for line in kept
     ]  # fmt: skip
@@ -183,7 +185,7 @@ def _spread_row(measure: str, clients: PerClient) -> tuple[object, ...]:
 
 def _partition(record: Record) -> dict[str, Any]:
     """Labels, maps or semantic clusters by client, and the partition in numbers."""
-    partition = record.partition
+    partition = {} if record.is_private else record.partition
     labels, maps = figures.partition_figure(partition), stored_maps(partition)
     semantic = None if "places" in partition else semantic_split.stored_part(partition)
     drawn = [*(maps.figures if maps else ()), *(semantic.figures if semantic else ()), *([labels] if labels else ())]

@@ -135,7 +135,7 @@ def compare(
     if known is not None and "manifest" in last and last["manifest"] != manifest.seal_of(known):
         known = None  # damaged, or another run's
     if last and "manifest" not in last:
-        warn("the rounds before did not record their data, so nobody can tell whether they are the same")
+        warn("the earlier rounds did not record their data, so it cannot be compared")
     elif last and last["manifest"] != seal:
         found.changed.append(_other_data(store.folder, known, now, is_other_data_allowed))
     elif last and known is None:
@@ -156,4 +156,4 @@ def _other_data(folder: Path, known: dict[str, Any] | None, now: dict[str, Any],
             f"the data of {folder} are not those of its rounds so far: {what}. Restore them, or start a new run. To "
             f"continue with them as they are, which gives another model: wayfare resume {folder} --allow-changed data"
         )
-    return f"the data are not those of the rounds before: {what}"
+    return f"the data is not that of the earlier rounds: {what}"

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from wayfare.clients import Clients
+from wayfare.compression.engine import PackedEngine
 from wayfare.core import manifest
 from wayfare.core.bundle import Bundle, Weights, digest
 from wayfare.core.counting import counted
@@ -199,6 +200,7 @@ class _Run:
         self._bench: Bench | None = None
         self.rounds = experiment.rounds  # 0: all that the topology has, known once there are clients
         self._remembering: set[str] = set()
+        self._unusable = 0  # rounds in a row of which no reply could be used, where that is not recorded
 
     def go(self, engine: str | Engine, workers: int, track: Sequence[str], allow_changed: Collection[str] = ()) -> Run:
         experiment, store = self.experiment, self.store
@@ -217,6 +219,8 @@ class _Run:
             check_experiment(experiment, self.text, store)
             experiment.task.read(self._preparing)
             self._write_beginning(machine, "data" in allow_changed)  # refuses what does not fit, before it takes long
+            if experiment.aggregation.private:
+                experiment.aggregation.check_network(self.bench().net(0))
             experiment.task.prepare(self._preparing)
             state = store.latest(self._warn, "memory" in allow_changed, strict=not experiment.topology.meets)
             machine.open(spec, str(store.folder), self.bench)
@@ -225,7 +229,7 @@ class _Run:
             self.federation = federation = Federation(
                 strategy=experiment.strategy,
                 population=self.clients.population,
-                engine=self._attacked(machine),
+                engine=self._attacked(self._packed(machine)),
                 aggregation=experiment.aggregation,
                 policy=experiment.policy,
                 seed=experiment.seed,
@@ -239,6 +243,8 @@ class _Run:
                 exchange=experiment.exchange,
                 about=f"{experiment.training} {experiment.where}",
                 folder=store.folder,
+                training=experiment.training,
+                sizes=self.clients.training_sizes() if experiment.aggregation.private else (),
                 progress=self._preparing,
             )
             self.evaluator = Evaluator(experiment, self.clients, federation.engine, self.bench)
@@ -251,8 +257,13 @@ class _Run:
             self.listen("rounds", {"rounds": self.rounds})
             for text in experiment.task.warnings:
                 self._warn(text)
+            released = [line["round"] for line in store.lines if line["round"] and not line["void"]]
+            experiment.aggregation.check_continued(federation.context(first), released)
             if state is None:
                 state = self._begin(federation, watchers)
+            self._doubts_of_privacy = self._doubt_privacy(federation, state, first)
+            for text in self._doubts_of_privacy:
+                self._warn(text)
             self._continue(federation, state, watchers)
             return self._finish(spent + time.monotonic() - began)
 
@@ -263,6 +274,16 @@ class _Run:
         if self._bench is None:
             self._bench = self.experiment.bench(self.store.folder)
         return self._bench
+
+    def _doubt_privacy(self, federation: Federation, state: Bundle, first: int) -> list[str]:
+        """What speaks against the settings of [privacy]."""
+        rule, told = self.experiment.aggregation, self.experiment.task.told
+        if not rule.private:  # the state of devices that meet has no model to look at
+            return []
+        found = rule.warnings(self.experiment.strategy.expects(state), federation.context(first, self._expected()))
+        if told:
+            found.append(f"[privacy] does not cover {told}: made from the data of all clients before the first round")
+        return found
 
     def _write_beginning(self, machine: Engine, is_other_data_allowed: bool) -> None:
         """The files that describe the run; each can be made again, so a crash between them costs nothing."""
@@ -312,6 +333,11 @@ class _Run:
             )
         return split
 
+    def _packed(self, machine: Engine) -> Engine:
+        """The engine, behind which models travel packed if the experiment says so."""
+        compression = self.experiment.compression
+        return machine if compression is None else PackedEngine(machine, compression, self.experiment.seed)
+
     def _attacked(self, machine: Engine) -> Engine:
         """The engine, on which some devices lie if the experiment has an attack."""
         attack, seed = self.experiment.attack, self.experiment.seed
@@ -322,7 +348,6 @@ class _Run:
     def _initial(self, sums: Weights | None = None) -> Bundle:
         """The strategy's state with the untrained network, which begins with these counts."""
         bench, task = self.bench(), self.experiment.task
-        self.experiment.aggregation.check_network(bench.net(0))
         net = bench.loaded(0, bench.initial)
         if sums:
             task.adopt_counts(net, sums)
@@ -345,6 +370,8 @@ class _Run:
         for round in self.experiment.topology.rounds(federation, state, len(self.store.lines)):
             self._commit(round, began, watchers)
             self._check_void(round.gate.failure)
+            if self.experiment.aggregation.private:
+                self._check_usable(round.gate)
             if self._is_over():
                 return
             began = time.monotonic()
@@ -353,7 +380,7 @@ class _Run:
         gate, trained = round.gate, time.monotonic()
         private = self.experiment.aggregation.private
         if private:
-            round.metrics["privacy/epsilon"] = self._spent()["epsilon"]
+            round.metrics["privacy/epsilon"] = self._spent(round.number)["epsilon"]
         elif gate.examples:
             round.metrics["train/loss"] = gate.loss / gate.examples
             round.medians["train/loss"] = statistics.median(gate.losses)
@@ -371,10 +398,7 @@ class _Run:
             "clients": [] if private else gate.clients,
             "examples": 0 if private else gate.examples,
             **self._traffic(round),
-            "refused": gate.refused,
-            "cold": [id for id in gate.cold if id in self._remembering],  # it has forgotten what it once knew
-            "kept": gate.kept,
-            "memory": self._memory_digests(gate),
+            **self._devices(gate),
             "void": round.void,
             "warnings": round.warnings,
             "experiment": self.fingerprint,
@@ -413,10 +437,25 @@ class _Run:
             return {"bytes_up": gate.bytes_up, "bytes_down": gate.bytes_down}
         reply = Bundle(strategy.expects(round.state))
         asked = self._expected()
-        return {"bytes_up": asked * reply.nbytes, "bytes_down": asked * strategy.send(round.state, "").nbytes}
+        engine, message = self.federation.engine, strategy.send(round.state, "")
+        return {
+            "bytes_up": asked * engine.bytes_up("train", reply),
+            "bytes_down": asked * engine.bytes_down("train", message),
+        }
 
-    def _spent(self) -> dict[str, float]:
-        return self.experiment.aggregation.spent(self.federation.context(0, self._expected()))
+    def _devices(self, gate: Gate) -> dict[str, Any]:
+        """What single devices did; with privacy nobody is to know who was asked."""
+        if self.experiment.aggregation.private:
+            return {"refused": [], "cold": [], "kept": []}
+        return {
+            "refused": gate.refused,
+            "cold": [id for id in gate.cold if id in self._remembering],  # it has forgotten what it once knew
+            "kept": gate.kept,
+            "memory": self._memory_digests(gate),
+        }
+
+    def _spent(self, rounds: int) -> dict[str, float]:
+        return self.experiment.aggregation.spent(self.federation.context(rounds, self._expected()))
 
     def _expected(self) -> int:
         return self.experiment.topology.expected(self.federation)
@@ -451,6 +490,21 @@ class _Run:
                 f"{limit} rounds in a row without a quorum; the last replies were refused because: {'; '.join(reasons)}"
             )
 
+    def _check_usable(self, gate: Gate) -> None:
+        """Tell of refused replies, which are not recorded, and end a run that would publish nothing but noise."""
+        if not gate.refused:
+            self._unusable = 0 if gate.clients else self._unusable
+            return
+        first = gate.refused[0]
+        self._warn(
+            f"round {gate.round}: {len(gate.refused)} of {len(gate.refused) + len(gate.clients)} replies could not be "
+            f"used (told here only, and not recorded): {first['device']}: {first['reason']}"
+        )
+        self._unusable = 0 if gate.clients else self._unusable + 1
+        if self._unusable >= min(self.experiment.policy.max_void, self.rounds):
+            why = QuorumError(f"{self._unusable} rounds in a row without a usable reply; the last: {first['reason']}")
+            raise gate.failure or why
+
     # ---- evaluation
 
     def _evaluate(self, round: Round) -> None:
@@ -473,7 +527,7 @@ class _Run:
 
     def _is_over(self) -> bool:
         settings = self.experiment.evaluation
-        if self.experiment.aggregation.is_spent(self.federation.context(0, self._expected())):
+        if self.experiment.aggregation.is_spent(self.federation.context(len(self.store.lines), self._expected())):
             return True
         return len(self.store.lines) > self.rounds or is_patience_over(settings, self.store.lines)
 
@@ -506,11 +560,11 @@ class _Run:
             "cold": sum(len(line["cold"]) for line in lines),
             "void": sum(line["void"] for line in lines),
             "protocol": self.experiment.task.protocol,
-            "warnings": [*self.experiment.task.warnings, *_warnings(lines), *doubts],
+            "warnings": [*self.experiment.task.warnings, *self._doubts_of_privacy, *_warnings(lines), *doubts],
             "skipped_files": self.experiment.task.skipped,
         }
         if self.experiment.aggregation.private:
-            summary["privacy"] = self._spent()
+            summary["privacy"] = {**self._spent(lines[-1]["round"]), "unit": self.experiment.aggregation.unit}
             if len(lines) <= self.rounds:
                 spent = f"the privacy budget was spent after round {lines[-1]['round']} of {self.rounds}"
                 summary["warnings"].append(spent)

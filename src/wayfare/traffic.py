@@ -41,12 +41,13 @@ _SECTIONS = {
     "prototypes": _LIKENESS,
     "counts": "How many samples of each class this device has, exactly.",
 }
+_PACKED = "The change of these weights, packed: it reveals what the weights reveal, a little less exactly."
 _PARTS = {  # of a model, by a part of a weight's name
     "memory": _LIKENESS,
     "class_codes": "A code for each class. Those of classes that this device has no sample of are as they came, so it"
     " shows which classes it has.",
     "whitening": "What this device's photographs look like to the network on average, and how they differ, mixed one to"
-    " nine with what it received: of a device with few photographs, their likeness.",
+    " nine with what it received. With few photographs, it is close to what these look like.",
 }
 _OTHER_SECTION = (
     "Computed from this device's samples by a strategy that does not say what it is: assume that it reveals them."
@@ -142,7 +143,9 @@ def _described(to: str, when: str, message: Bundle) -> dict[str, Any]:
         for section, weights in message.tensors.items()
         for name, tensor in weights.items()
     ]
-    reveals = {section: _SECTIONS.get(section, _OTHER_SECTION) for section in message.tensors}
+    reveals = {
+        section: _PACKED if "~" in section else _SECTIONS.get(section, _OTHER_SECTION) for section in message.tensors
+    }
     named = {part for name in message.tensors.get("model", ()) for part in name.split(".")}
     reveals |= {f"model/{part}": what for part, what in _PARTS.items() if part in named}
     return {
@@ -161,7 +164,7 @@ def _about(name: str) -> str:
 
 def _caution(experiment: Experiment) -> list[str]:
     if experiment.strategy.pooled:
-        return ["This strategy brings all samples to one place first: everything leaves the device."]
+        return ["This strategy collects all samples in one place first: everything leaves the device."]
     notes = ["Whoever receives a message also knows who sent it, and when."]
     if experiment.topology.meets:
         notes.append(
@@ -169,7 +172,7 @@ def _caution(experiment: Experiment) -> list[str]:
             "In a simulation the machine that runs it sees everything."
         )
     else:
-        notes.append("The server sees each device's message by itself: nothing is added up or blurred on the way.")
+        notes.append("The server sees each device's message by itself: messages are not summed or obscured on the way.")
     return notes
 
 

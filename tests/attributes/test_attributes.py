@@ -121,7 +121,7 @@ def test_pictures_where_there_are_any(folder):
 @pytest.mark.parametrize(
     ("sections", "message"),
     [
-        ({"model": {"name": "cnn"}}, "this model sees pictures, and the data is a made-up table, about nobody"),
+        ({"model": {"name": "cnn"}}, "this model sees pictures, and the data is a synthetic table, not of real people"),
         ({"model": {"hidden": 0}}, "model.hidden = 0: expected at least 1"),
         (
             {"data": {"name": "celeba"}, "model": {"name": "cnn", "image_size": 4}},
@@ -184,7 +184,7 @@ def test_it_is_learnt_and_the_split_is_by_clusters(tmp_path):
     assert min(shares) < 0.15 and max(shares) > 0.85, "clusters that see the target are nearly pure in it"
     found = runner.run(experiment, tmp_path / "run", "local")
     assert found["metrics"]["test/accuracy"] > 0.8 > 0.65 > found["metrics"]["test/more_frequent_answer"]
-    assert "made-up table, about nobody" in found["protocol"]
+    assert "synthetic table, not of real people" in found["protocol"]
 
 
 # ---- the real table

@@ -1,6 +1,7 @@
 """What is public, and what no file may do. Who may import whom is in pyproject.toml, checked by `make lint`."""
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,20 @@ import wayfare
 SRC = Path(wayfare.__file__).parent
 
 
+@functools.cache
+def nodes(path):
+    """All nodes of a file; parsing takes most of the time of these tests."""
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forgotten():
+    yield
+    nodes.cache_clear()
+
+
 def imports(path):
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.ImportFrom) and node.module:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Import):
@@ -33,9 +46,8 @@ def test_strategies_extend_at_most_two_levels():
 def test_nothing_executes_what_it_reads():
     """No pickle, torch.load, eval or exec; the one fenced import of weight files is the exception."""
     for path in files():
-        tree = ast.parse(path.read_text())
         assert not {"pickle", "dill", "cloudpickle", "marshal", "shelve"} & set(imports(path)), path
-        for node in ast.walk(tree):
+        for node in nodes(path):
             if isinstance(node, ast.Call):
                 called = ast.unparse(node.func)
                 assert called not in {"eval", "exec", "yaml.load"}, f"{path}:{node.lineno}"
@@ -74,7 +86,7 @@ def test_importing_the_package_does_not_import_torch():
 
 def test_class_names_are_unique():
     """A name says what a class is, whatever file it is in. Only `Local` is two things, as recipes call them."""
-    names = [n.name for p in files() for n in ast.parse(p.read_text()).body if isinstance(n, ast.ClassDef)]
+    names = [n.name for p in files() for n in nodes(p)[0].body if isinstance(n, ast.ClassDef)]
     assert {name for name in names if names.count(name) > 1} == {"Local"}
 
 
@@ -88,7 +100,7 @@ def test_components_are_not_probed():
     """What a part offers is declared in its base class; what is left asks things that are not ours."""
     allowed = {"cli/__init__.py"}  # which version of click this is
     for path in files():
-        found = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Call)]
+        found = [n for n in nodes(path) if isinstance(n, ast.Call)]
         probes = [n.lineno for n in found if ast.unparse(n.func) == "hasattr"]
         assert not probes or path.relative_to(SRC).as_posix() in allowed, f"{path}: {probes}"
         assert "__dict__[" not in path.read_text(), path
@@ -97,7 +109,7 @@ def test_components_are_not_probed():
 def test_calls_name_what_is_beyond_five_arguments():
     variadic = {"nn.Sequential", "rng_for", "struct.pack"}
     for path in files():
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) not in variadic:
+        for node in nodes(path):
+            if isinstance(node, ast.Call) and len(node.args) > 5 and ast.unparse(node.func) not in variadic:
                 given = [argument for argument in node.args if not isinstance(argument, ast.Starred)]
                 assert len(given) <= 5, f"{path}:{node.lineno}: {ast.unparse(node)[:100]}"

@@ -408,12 +408,12 @@ def invitation(tmp_path_factory):
         (lambda text, other: text.replace('app = "', 'app = "0'), "no SHA-256"),
         (lambda text, other: text.replace("version = 1", "version = 2"), "expected version = 1"),
         (lambda text, other: text + 'run = "rm"\n', "expected exactly the fields"),
-        (lambda text, other: text.replace("version = 1", "version = 1\nx = " + "[" * 5000), "not a sound invitation"),
+        (lambda text, other: text.replace("version = 1", "version = 1\nx = " + "[" * 5000), "not a valid invitation"),
         (lambda text, other: text + "#" * 2**16, "more than 65536 bytes"),
         (lambda text, other: text.replace(text[text.index("key =") :], other[other.index("key =") :]), "not belong"),
         (lambda text, other: _with(text, other, "authority"), "not from its authority"),
-        (lambda text, other: text[: len(text) // 2], "not a sound invitation"),
-        (lambda text, other: "\x00\x1b[2J", "not a sound invitation"),
+        (lambda text, other: text[: len(text) // 2], "not a valid invitation"),
+        (lambda text, other: "\x00\x1b[2J", "not a valid invitation"),
     ],
 )  # fmt: skip
 def test_an_invitation_that_was_changed_is_refused(invitation, tmp_path, change, wrong):

@@ -408,10 +408,10 @@ def test_the_report_says_it_in_numbers(tmp_path: Path) -> None:
         "Their mean accuracy on the test set went from 45.00 % to 50.00 %.",
         "4 kB travelled",  # what one sends is what the other takes: counted once
         "from device to device",
-        "adopted merges that did harm 50.0 %",
+        "adopted merges that lowered accuracy 50.0 %",
         "gain of an adopted merge, mean 10.00 points",
         "regret per exchange, mean 5.00 points",
-        "prediction off by, mean 10.00 points",  # 0.05, 0.2 and 0.05
+        "prediction error, mean 10.00 points",  # 0.05, 0.2 and 0.05
         "models refused at the gate 1",
         "exchanges cut by the end of a contact 2",
         "met nobody 1 devices, 25.0 %",
@@ -492,7 +492,7 @@ def test_a_crowd_is_thinned_but_for_its_signage(tmp_path: Path) -> None:
     assert found is not None
     data = found.data
     assert len(data["ids"]) == 4000 and [data["ids"][i] for i in data["still"]] == ["d4997", "d4998", "d4999"]
-    assert "Shown are 4,000 of 5,000 devices" in found.note
+    assert "4,000 of 5,000 devices are shown" in found.note
 
 
 # Side by side
@@ -590,6 +590,6 @@ def test_contacts_without_places_play_on_a_circle(tmp_path: Path) -> None:
     made = movie(ListedContacts(contacts), ["c0", "c1", "c2", "s0"], np.ones((4, 2), bool))
     (folder / "tour.safetensors").write_bytes(made)
     page = map_alone(folder, tmp_path / "page.html")
-    assert "not where: devices stand on a circle" in page.read_text(encoding="utf-8")
+    assert "not where: devices are drawn on a circle" in page.read_text(encoding="utf-8")
     dom, said = browse(page, tmp_path)
     assert said == [] and 'data-ready="4"' in dom

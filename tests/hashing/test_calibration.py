@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from wayfare.hashing.calibration import EVERYTHING, close_scores, level
+from wayfare.hashing.calibration import EVERYTHING, centres, close_scores, level
 from wayfare.hashing.task import Hashing
 
 
@@ -27,5 +27,10 @@ def test_the_level_by_hand() -> None:
 def test_an_example_has_levels_for_both_views() -> None:
     task = Hashing.example()
     torch.manual_seed(0)
-    found = close_scores(task, task.network())
+    net = task.network()
+    middle = centres(task, net)
+    rows = task.pairs.train
+    mean = torch.nn.functional.normalize(task.features(net, "image", rows)).mean(0)
+    assert middle.keys() == {"words", "text", "image"} and torch.allclose(middle["image"], mean, atol=1e-6)
+    found = close_scores(task, net, middle)
     assert found.keys() == {"photos", "texts"} and all(-1 <= score <= 1 for score in found.values())

@@ -169,7 +169,7 @@ def test_dcmh_in_every_orientation(
     assert (found.levels, found.names, found.words, found.texts[0]) == ((2,), ("label 1", "label 2"), (), "")
     assert found.query.tolist() == [0] and found.ids[0] == "1"
     assert found.without_words.tolist() == [False, True] + [False] * 6
-    assert np.flatnonzero(found.without_labels).tolist() == [2]
+    assert np.flatnonzero(~found.labels.any(1)).tolist() == [2]
     turned = load("mirflickr", file, drop=(), turned=True).pictures
     assert turned is not None and turned.size == (5, 6)
     np.testing.assert_array_equal(turned.read(np.arange(N)), IMAGES.transpose(0, 2, 1, 3))

@@ -9,7 +9,7 @@ import pytest
 
 from wayfare.core.errors import ConfigError, WayfareError
 from wayfare.core.seeds import rng_for
-from wayfare.hashing.ranking import RankTally, map_of_first_relevant, mean_average_precision, own_recall, pack, tally
+from wayfare.hashing.ranking import RankTally, mean_average_precision, own_recall, pack, tally
 
 # The example that the public programs for cross-modal hashing print: 4 queries, 6 items, 4 bits, 4 labels.
 EXAMPLE = (
@@ -61,22 +61,19 @@ def test_the_public_example() -> None:
     assert counts.average_precisions(1)[0] == 0
 
 
-def test_what_is_called_map_at_k_elsewhere() -> None:
-    """One query, relevant at places 1, 4 and 5: the first two relevant give (1 + 2/4) / 2, the first two places 1."""
+def test_map_at_k_and_recall_by_hand() -> None:
+    """One query, relevant at places 1, 4 and 5: the first two places give 1."""
     database = pack(np.tril(np.full((5, 8), -2.0)) + 1)  # distances 1 to 5 from all ones
     labels = np.array([[1, 0], [0, 1], [0, 1], [1, 0], [1, 1]])
     arrays = pack(np.ones((1, 8))), database, np.array([[1, 0]]), labels
-    assert map_of_first_relevant(*arrays, k=2) == pytest.approx((1 + 2 / 4) / 2)
     assert mean_average_precision(*arrays, k=2) == mean_average_precision(*arrays, ties="stable", k=2) == 1
     assert mean_average_precision(*arrays, k=2, divisor="possible") == pytest.approx(1 / 2)
     for ties in ("expected", "stable"):
         assert mean_average_precision(*arrays, ties) == pytest.approx((1 + 2 / 4 + 3 / 5) / 3)
         assert mean_average_precision(*arrays, ties, k=4) == pytest.approx((1 + 2 / 4) / 2)
-    assert map_of_first_relevant(*arrays, k=100) == pytest.approx((1 + 2 / 4 + 3 / 5) / 3)
     precision, recall = tally(*arrays).precision_recall()
     assert precision[:6].tolist() == pytest.approx([0, 1, 1 / 2, 1 / 3, 2 / 4, 3 / 5])  # nothing lies within radius 0
     assert recall[:6].tolist() == pytest.approx([0, 1 / 3, 1 / 3, 1 / 3, 2 / 3, 1])
-    assert tally(*arrays).precision_at([1, 3, 5, 9]).tolist() == pytest.approx([1, 1 / 3, 3 / 5, 3 / 5])
 
 
 def test_a_query_without_relevant_items_counts_as_nought() -> None:
@@ -87,11 +84,9 @@ def test_a_query_without_relevant_items_counts_as_nought() -> None:
         for k in (None, 2):
             half = mean_average_precision(*EXAMPLE, ties, k) / 2
             assert mean_average_precision(*arrays, ties, k) == pytest.approx(half)
-    assert map_of_first_relevant(*arrays, k=2) == pytest.approx(map_of_first_relevant(*EXAMPLE, k=2) / 2)
     assert tally(*arrays).random_map() == pytest.approx(tally(*EXAMPLE).random_map() / 2)
     nothing = queries, database[:0], query_labels, database_labels[:0]
     assert mean_average_precision(*nothing) == mean_average_precision(*nothing, "stable") == 0
-    assert tally(*nothing).precision_at([3]).tolist() == [0]
 
 
 # ---- Against plain loops
@@ -114,16 +109,6 @@ def test_expectation_is_the_mean_over_all_orders() -> None:
         every = [looped(arrays, order, k, divisor) for order in orders]
         exactly = counts.average_precisions(k, divisor)  # type: ignore[arg-type]
         np.testing.assert_allclose(exactly, np.mean(every, 0), atol=1e-12)
-    shuffled = [looped_precision(arrays, order) for order in orders]
-    assert counts.precision_at([3])[0] == pytest.approx(np.mean(shuffled))
-
-
-def looped_precision(arrays: Case, order: np.ndarray) -> float:
-    """Of the first three."""
-    queries, database, query_labels, database_labels = arrays
-    away = np.unpackbits(queries[:, None] ^ database[order][None], axis=2).sum(2)
-    ranked = order[np.argsort(away, axis=1, kind="stable")[:, :3]]
-    return float((query_labels[:, None] * database_labels[ranked]).any(2).mean())
 
 
 def test_expectation_is_the_mean_of_shuffles() -> None:

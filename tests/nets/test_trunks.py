@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from wayfare.nets import features
+from wayfare.nets import features_by_picture
 from wayfare.nets.dinov2 import DinoV2
 from wayfare.nets.trunks import DinoTrunk
 
@@ -38,20 +38,60 @@ def test_the_first_vector_is_the_last_class_token(trunk: DinoTrunk) -> None:
     assert torch.allclose(trunk(picture)[0, :8], torch.nn.functional.layer_norm(token, (8,)), atol=1e-5)
 
 
-def test_an_interrupted_computation_goes_on(trunk: DinoTrunk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class Counting:
+    """A trunk that counts what it is shown."""
+
+    def __init__(self, trunk: DinoTrunk) -> None:
+        self._trunk, self.seen = trunk, 0
+        self.feature_dim, self.key = trunk.feature_dim, trunk.key
+
+    def __call__(self, pictures: torch.Tensor) -> torch.Tensor:
+        self.seen += len(pictures)
+        found: torch.Tensor = self._trunk(pictures)
+        return found
+
+    def own_weights(self) -> dict[str, torch.Tensor]:
+        return {}
+
+
+@pytest.fixture
+def counting(trunk: DinoTrunk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Counting:
     monkeypatch.setenv("WAYFARE_CACHE", str(tmp_path))
-    monkeypatch.setattr(features, "_SLOW", 2)
-    images = np.random.default_rng(0).integers(0, 255, (5, 16, 16, 3)).astype(np.uint8)
-    shown: list[int] = []
+    monkeypatch.setattr(features_by_picture, "_AT_ONCE", 2)
+    return Counting(trunk)
+
+
+def drawn(count: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 255, (count, 16, 16, 3)).astype(np.uint8)
+
+
+def test_an_interrupted_computation_goes_on(counting: Counting, trunk: DinoTrunk) -> None:
+    images = drawn(5)
 
     def stop(done: int, total: int) -> None:
-        shown.append(done)
         if done == 4:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        features.features_in_parts(trunk, images, stop)
-    assert shown == [2, 4] and len(list(tmp_path.rglob("features.npy"))) == 2
-    found = features.features_in_parts(trunk, images)
-    assert len(list(tmp_path.rglob("features.npy"))) == 3
+        features_by_picture.features_by_picture(counting, images, stop)
+    assert counting.seen == 4
+    found = features_by_picture.features_by_picture(counting, images)
+    assert counting.seen == 5
     assert np.allclose(found, trunk(torch.from_numpy(images).permute(0, 3, 1, 2) / 255).numpy(), atol=1e-5)
+
+
+def test_a_picture_is_computed_once_whatever_stands_beside_it(counting: Counting) -> None:
+    images = drawn(5)
+    found = features_by_picture.features_by_picture(counting, images)
+    other = [4, 0, 0, 2]
+    assert np.array_equal(features_by_picture.features_by_picture(counting, images[other]), found[other])
+    assert counting.seen == 5
+
+
+def test_a_damaged_cache_is_made_again(counting: Counting, tmp_path: Path) -> None:
+    images = drawn(2)
+    found = features_by_picture.features_by_picture(counting, images)
+    (file,) = tmp_path.rglob("*.sqlite")
+    file.write_bytes(b"no database" * 100)
+    assert np.array_equal(features_by_picture.features_by_picture(counting, images), found)
+    assert counting.seen == 4

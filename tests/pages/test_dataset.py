@@ -89,7 +89,7 @@ def test_every_part_is_there_and_the_menu_leads_to_it() -> None:
     assert page.parts == ["found", "problems", "pictures", "map", "scenes", "words", "classes", "distributions"]
     links = [attributes["href"] for tag, attributes in page.seen if tag == "a"]
     assert links[1:] == [f"#{part}" for part in page.parts]
-    for words in ("1,234", "plain, number 19", "and 11 more", "31 things are wrong", "size plain", "and 2 more"):
+    for words in ("1,234", "plain, number 19", "and 11 more", "31 problems were found", "size plain", "and 2 more"):
         assert words in page.text, words
     assert "plain, number 20" not in page.text
     # 3 in a strip, two pairs of five, a scene's two, a card, a class
@@ -109,7 +109,7 @@ def test_pictures_are_in_the_page_whole() -> None:
 def test_only_what_there_is_has_a_part() -> None:
     nothing = DataSet(name="a", layout="traces", description="ways", counts={"devices": 2})
     page = Page(page_of(Collection("a", "somewhere/a", [nothing])))
-    assert page.parts == ["found"] and "Nothing wrong was seen." in page.text and "somewhere/a" in page.text
+    assert page.parts == ["found"] and "No problems were found." in page.text and "somewhere/a" in page.text
     assert "pictures" not in page.text
 
 

@@ -512,7 +512,8 @@ def test_the_report_has_every_part_and_fetches_nothing(run: Path) -> None:
     assert set(parts.split()) <= ids
     text = " ".join(links.text)
     for words in (
-        "10.3 MB up", "not finite", "c11", "round changed nothing for want of usable replies: 11", "IMG_0031.jpg",
+        "10.3 MB up", "not finite", "c11", "IMG_0031.jpg",
+        "round changed nothing because too few replies were usable: 11",
         "wayfare run digits/experiment.toml --out digits-again", f"{30:064x}", "clients_per_round",
     ):  # fmt: skip
         assert words in text, words

@@ -197,7 +197,7 @@ def test_every_pair_has_to_hold_and_one_against_it_has_to_be_clear():
 def test_what_is_missing_is_said():
     plain = claim(above=("a",), below=("b",))
     assert decide(plain, SHEET, runs(a=[0.5]), "small").reason == "no finished run (b)"
-    assert "weights" in decide(plain, SHEET, {}, "small", {"a": "its weights are not here"}).reason
+    assert "weights" in decide(plain, SHEET, {}, "small", {"a": "its weights are not available"}).reason
     apart = {"a": {0: run(0, 0.5)}, "b": {1: run(1, 0.5)}}
     assert decide(plain, SHEET, apart, "small").reason == "its cells have no seed in common"
     found = decide(plain, SHEET, runs(a=[0.5, math.nan], b=[0.4, 0.4]), "small")

@@ -63,7 +63,7 @@ def test_a_folder_for_each_person(people):
 
 
 def test_data_without_files_is_refused():
-    with pytest.raises(ConfigError, match="goes by files: this data has none"):
+    with pytest.raises(ConfigError, match="needs data that is files: this data has none"):
         Experiment(partition=Column()).split()
     with pytest.raises(DataError, match="not in folders of several people"):
         Column()(SampleFiles(Path("x"), ("a.jpg", "b.jpg")), rng_for(0))

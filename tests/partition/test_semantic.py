@@ -322,7 +322,7 @@ def test_shards_as_the_authors_cut_them() -> None:
     assert ((two > 0).sum(axis=1) == 2).all() and ((two > 0).sum(axis=0) == 40).all()
     with pytest.raises(ConfigError, match="shards = 6, but there are only 5 clusters"):
         Semantic(100, "shard", shards=6).deal(found, 0)
-    with pytest.raises(ConfigError, match="2 clients with 2 of 5 clusters each leave some to nobody"):
+    with pytest.raises(ConfigError, match="2 clients with 2 of 5 clusters each leave some clusters without a client"):
         Semantic(2, "shard", shards=2).deal(found, 0)
 
 

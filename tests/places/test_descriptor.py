@@ -393,8 +393,8 @@ def test_other_weights_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(find_spec(PACKAGE) is None, reason=f"the package {PACKAGE} is not installed")
-def test_imagenet_weights_by_name(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WAYFARE_CACHE", str(tmp_path_factory.mktemp("cache")))
+def test_imagenet_weights_by_name(shared_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WAYFARE_CACHE", str(shared_cache))
     net = descriptor(weights="imagenet").eval()
     with torch.no_grad():
         bright, dark, other = net(torch.stack([pictures(1)[0], 0.8 * pictures(1)[0], pictures(1)[0].roll(24, 2) ** 4]))

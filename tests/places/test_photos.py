@@ -447,7 +447,7 @@ def test_pickles_are_not_read_but_explained(corridor: Path, tmp_path: Path, name
 
     with (corridor / name).open("wb") as file:
         np.lib.format.write_array(file, np.array([Trap()], object), allow_pickle=True)
-    with pytest.raises(DataError, match=r"an array of objects: a pickle, .*json\.dump.*or give a tolerance in frames"):
+    with pytest.raises(DataError, match=r"an array of objects: a pickle, .*json\.dump.*or say how many frames apart"):
         photos.load(corridor)
     found = photos.check(corridor)
     assert found.counts["photos"] == 24 and "a pickle" in str(found.problems.found[0])

@@ -194,7 +194,7 @@ def test_paired_frames_run(small: Experiment, tmp_path: Path) -> None:
     result = run(replace(small, task=task, partition=Random(2)), tmp_path / "run", "local")
     assert result["refused"] == 0 and "paired frames" in result["protocol"]
     assert 0 <= result["metrics"]["test/R@1"] <= 1 and "test/median_error_m" not in result["metrics"]
-    with pytest.raises(ConfigError, match="proximity goes by positions"):
+    with pytest.raises(ConfigError, match="proximity needs positions"):
         run(replace(small, task=task), tmp_path / "near", "local")
 
 

@@ -54,12 +54,12 @@ def test_the_mean_of_devices_is_what_all_photographs_give() -> None:
 
 
 def test_a_sketch_is_as_good_as_the_covariance_of_few_directions() -> None:
-    """100 numbers that vary in 5 directions: what is worked out from 48 columns is what the formula says."""
+    """100 numbers that vary in 5 directions: what is worked out from 32 columns is what the formula says."""
     generator = torch.Generator().manual_seed(0)
     x = 1 + torch.randn(40, 5, generator=generator) @ torch.randn(5, 100, generator=generator)
     layer = Whitening(100, 0.5)
     layer.update(x)
-    assert layer.sketch.shape == (100, 48)
+    assert layer.sketch.shape == (100, 32)
     values, vectors = torch.linalg.eigh(torch.cov(x.T.double(), correction=0))
     values = (values.clamp(min=0) + values.mean()) ** -0.25
     expected = (x - x.mean(0)).double() @ (vectors * values) @ vectors.T

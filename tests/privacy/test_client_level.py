@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -14,17 +16,17 @@ import torch
 from torch import nn
 
 from amount import FULL
-from faults import Watch, go, killed, outcome, tiny
+from faults import Watch, complete_lines, go, killed, outcome, points, tiny
 from wayfare.core.bundle import Bundle
-from wayfare.core.errors import ConfigError, StoreError
-from wayfare.core.protocols import MergeContext
+from wayfare.core.errors import ConfigError, QuorumError, StoreError
+from wayfare.core.protocols import MergeContext, Policy
 from wayfare.experiment import Evaluation, Experiment
 from wayfare.privacy.accounting import epsilon, noise_for, rounds_within
 from wayfare.privacy.client_level import ClientLevel
 from wayfare.privacy.ledger import Ledger, Release
 from wayfare.privacy.robust import Median
 from wayfare.privacy.secrets import FILE, Secret
-from wayfare.runner import run
+from wayfare.runner import resume, run
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.fedproto import FedProto
 from wayfare.strategies.fedvc import FedVC
@@ -89,6 +91,10 @@ def test_the_same_sum_has_the_same_noise_and_another_sum_another(tmp_path: Path)
     assert other[1] != one[1], "the same noise on two sums would give away their difference"
     releases = Ledger(tmp_path).releases
     assert len(releases) == 2 and {r.round for r in releases} == {1}, "another sum is another release"
+    # of the same sample of clients: it counts like one release with noise 1 / sqrt(2), more than two of two samples
+    ((rate, noise), count), *others = Ledger(tmp_path).counted().items()
+    assert (rate, count, others) == (0.5, 1, []) and noise == pytest.approx(0.5**0.5)
+    assert epsilon({(0.05, 0.5**0.5): 1}, 1e-5) > epsilon({(0.05, 1.0): 2}, 1e-5) + 1
 
 
 def test_sampling_is_poisson_with_the_rate(tmp_path: Path) -> None:
@@ -121,11 +127,11 @@ def test_sensitivity_one_client_more_moves_the_sum_by_at_most_the_clip(tmp_path:
 def test_epsilon_of_the_library_and_of_theory() -> None:
     from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, pld
 
-    for rate, noise, rounds in ((0.5, 1.0, 5), (0.1, 1.13, 100), (0.01, 0.8, 1000)):
+    for rate, noise, rounds in ((0.5, 1.0, 5), (0.1, 1.13, 100), (0.01, 0.8, 1000), (0.01, 20.0, 1000)):
         accountant = pld.PLDAccountant()
         accountant.compose(PoissonSampledDpEvent(rate, GaussianDpEvent(noise)), rounds)
         expected = accountant.get_epsilon(1e-5)
-        assert expected * (1 - 1e-6) <= epsilon({(rate, noise): rounds}, 1e-5) <= 1.001 * expected
+        assert expected * (1 - 1e-6) <= epsilon({(rate, noise): rounds}, 1e-5) <= 1.005 * expected
     # one Gaussian release, no sampling, s = 1: delta = Phi(1/2 - e) - exp(e) Phi(-1/2 - e) is 1e-5 at e = 4.3768
     assert epsilon({(1.0, 1.0): 1}, 1e-5) == pytest.approx(4.3768, abs=0.01)
     assert epsilon({}, 1e-5) == 0
@@ -150,14 +156,50 @@ def private(strategy: Any = None, **rest: Any) -> Experiment:
 
 
 def test_nothing_of_single_clients_is_recorded(tmp_path: Path) -> None:
-    summary = run(private(topology=Server(3)), tmp_path / "r", "local")
+    summary = run(private(Scaffold(), topology=Server(3)), tmp_path / "r", "local")
     lines = [json.loads(line) for line in (tmp_path / "r" / "rounds.jsonl").read_text().splitlines()]
     for line in lines:
         assert line["clients"] == [] and line["examples"] == 0 and line["per_client"] == {}
         assert not any(name.startswith(("train/", "clients/")) for name in line["metrics"])
+        assert line["kept"] == line["cold"] == line["refused"] == [] and "memory" not in line
     assert len({line["bytes_up"] for line in lines[1:]}) == 1, "bytes of three clients, however many there were"
     assert lines[-1]["metrics"]["privacy/epsilon"] == summary["privacy"]["epsilon"] > 0
     assert summary["privacy"]["epsilon"] == pytest.approx(epsilon({(0.5, 1.0): 2}, 1e-5))
+
+
+def test_a_run_without_its_ledger_or_its_key_is_not_continued(tmp_path: Path) -> None:
+    run(private(), tmp_path, "local")
+    for file, reason in (("privacy.json", "no entry for round 1"), (FILE, "is missing")):
+        kept = (tmp_path / file).read_bytes()
+        (tmp_path / file).unlink()
+        with pytest.raises(StoreError, match=reason):
+            resume(tmp_path, "local", rounds=3)
+        (tmp_path / file).write_bytes(kept)
+
+
+def test_a_crash_does_not_end_a_run_whose_budget_is_just_enough(tmp_path: Path) -> None:
+    """Round 2 is in the ledger and not committed: it is done again, which costs nothing."""
+    settings = ClientLevel(epsilon=epsilon({(1.0, 1.0): 2}, 1e-5) + 0.01)
+    run(private(rounds=2, privacy=settings), tmp_path, "local")
+    whole = outcome(tmp_path)
+    path = tmp_path / "rounds.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:2]))
+    assert resume(tmp_path, "local")["rounds"] == 2 and outcome(tmp_path) == whole
+
+
+def test_a_run_in_which_no_reply_can_be_used_ends(tmp_path: Path) -> None:
+    heard: list[str] = []
+    strict = replace(private(rounds=5), policy=Policy(max_norm=1e-9, max_change=1e-9, max_void=2))
+    with pytest.raises(QuorumError, match="2 rounds in a row without a usable reply"):
+        run(strict, tmp_path, "local", listen=lambda event, data: heard.append(str(data.get("text", ""))))
+    assert any("6 of 6 replies could not be used" in text for text in heard)
+
+
+def test_what_makes_no_sense_is_told_at_the_start(tmp_path: Path) -> None:
+    context, like = MergeContext(0, 0, tmp_path, clients=10, expected=10), {"model": {"w": torch.zeros(40_000)}}
+    senseless, loud = ClientLevel(delta=0.1).warnings(like, context)
+    assert "not below 1 / 10" in senseless and "20 times as long as the clip" in loud
+    assert ClientLevel(noise=0.1).warnings(like, context) == []
 
 
 def test_the_budget_ends_a_run(tmp_path: Path) -> None:
@@ -178,30 +220,33 @@ def test_one_hash_on_every_engine(strategy: FedAvg, tmp_path: Path, pool: Any) -
     assert sha[0] == sha[1]
 
 
-def test_killed_at_every_file_operation_epsilon_is_never_too_small(tmp_path: Path) -> None:
-    """The same model after each crash; and the ledger knows every round whose model anybody could have seen."""
-    experiment = private(evaluation=Evaluation(every=0), rounds=1)
-    key = bytes(range(32))
+def test_killed_at_every_file_operation_epsilon_is_never_too_small(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same bits after each crash, and the ledger knows every round whose model anybody could have seen.
 
-    def folder(name: str) -> Path:
-        (tmp_path / name).mkdir()
-        (tmp_path / name / FILE).write_bytes(key)
-        return tmp_path / name
-
-    whole = folder("whole")
-    with Watch(whole) as watch:
-        go(experiment, whole)
-    expected, crashes = outcome(whole), 0
-    for at in range(0, len(watch.calls), 1 if FULL else 3):
-        place = folder(str(at))
-        was_killed, _ = killed(place, lambda hear, place=place: go(experiment, place, listen=hear), at, False)
+    Before each call that changes the folder and in the middle of each write, from the making of the key on.
+    """
+    monkeypatch.setattr(os, "urandom", lambda count: bytes(range(count)))  # a key, the same in every folder
+    experiment = private(Scaffold(), topology=Server(3), evaluation=Evaluation(every=0), rounds=2)
+    with Watch(tmp_path / "whole") as watch:
+        go(experiment, tmp_path / "whole")
+    expected, ledger = outcome(tmp_path / "whole"), (tmp_path / "whole" / "privacy.json").read_bytes()
+    where, crashes = points(watch.calls), 0
+    assert {"privacy.json", FILE} <= {Path(call.path).name.removeprefix(".").split(".tmp")[0] for call in watch.calls}
+    for at, torn in where if FULL else where[::12]:
+        place = tmp_path / f"{at}-{torn}"
+        was_killed, _ = killed(place, lambda hear, place=place: go(experiment, place, listen=hear), at, torn)
         crashes += was_killed
-        lines = (place / "rounds.jsonl").read_text().splitlines() if (place / "rounds.jsonl").exists() else []
-        checkpoints = len(list(place.glob("checkpoints/000001*")))
-        assert len(Ledger(place).releases) >= max(len(lines) - 1, checkpoints), "released, and not written down"
+        if (place / "rounds.jsonl").exists():
+            committed = len(complete_lines(place).splitlines()) - 1
+            stored = [int(path.stem) for path in place.glob("checkpoints/[0-9]*.safetensors")]
+            assert len(Ledger(place).releases) >= max([committed, *stored]), "released, and not written down"
         go(experiment, place)
-        assert outcome(place) == expected and len(Ledger(place).releases) == 1
-    assert crashes > len(watch.calls) // 4
+        assert outcome(place) == expected and (place / "privacy.json").read_bytes() == ledger
+        shutil.rmtree(place)
+    assert crashes > len(where if FULL else where[::12]) // 2
+    print(f"killed {crashes} times at {len(where)} places")
 
 
 # ---- what does not fit
@@ -234,7 +279,7 @@ def test_networks_whose_buffers_are_learnt_are_refused() -> None:
 
 
 def test_a_damaged_ledger_or_key_is_an_error(tmp_path: Path) -> None:
-    Ledger(tmp_path).add(Release(1, 0.5, 1.0, "x"))
+    Ledger(tmp_path).add(Release(1, 0.5, 1.0, "x", "s"))
     (tmp_path / "privacy.json").write_text("[{]")
     with pytest.raises(StoreError, match="how much privacy is spent"):
         Ledger(tmp_path)

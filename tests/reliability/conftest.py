@@ -32,14 +32,6 @@ def pools():
         pool.close()
 
 
-@pytest.fixture(scope="package", autouse=True)
-def light():
-    """Without asking git for the commit in each of some hundred runs."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("wayfare.runner._commit", lambda: "")
-        yield
-
-
 @pytest.fixture(autouse=True)
 def one_thread():
     """As in every engine; and a process that forks must have no other threads at work."""

@@ -22,6 +22,7 @@ from wayfare.strategies.scaffold import Scaffold
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 SETTINGS = list(itertools.product((1, 2, 4), (False, True)))  # workers, backward
+FEW = SETTINGS if FULL else SETTINGS[::2] + SETTINGS[-1:]  # one order for 1 and 2 workers, both for 4
 MEETINGS = [(0, 0, 2), (1, 0, 1)]
 WATCHED = Evaluation(every=2, test=False, clients=2, monitor="clients/loss")  # its best model is one more file
 
@@ -74,8 +75,8 @@ def engine(pools):
 
 @pytest.mark.parametrize("name", ["fedavg", "scaffold"])
 def test_workers_and_orders(cases, engine, tmp_path, name):
-    """Six ways without a crash. In every round the devices answer from first to last, or from last to first."""
-    for setting in SETTINGS:
+    """Without a crash. In every round the devices answer from first to last, or from last to first."""
+    for setting in FEW:
         pool = engine(setting)
         pool.trained.clear()
         cases[name].correct(tmp_path / f"{setting}", pool, b"")
@@ -84,13 +85,13 @@ def test_workers_and_orders(cases, engine, tmp_path, name):
 
 
 def test_a_tour_with_any_workers_and_orders(engine, tmp_path):
-    """Six phones that meet train, merge and are judged by 1, 2 and 4 workers, first to last and last to first."""
+    """Six phones that meet train, merge and are evaluated by 1, 2 and 4 workers, in both orders."""
     traces = written(tmp_path, [(slot, a, b) for slot in range(4) for a, b in ((0, 1), (2, 3), (4, 5), (1, 2), (3, 4))])
     experiment = replace(
         tiny(FedAvg("uniform"), clients=6, evaluation=Evaluation(every=100, holdout=0.0)), rounds=0,
         topology=Encounters(traces, probe=40, judge=1, test=40, iterations=1), exchange=Always(20),
     )  # fmt: skip
-    runs = [go(experiment, tmp_path / f"{setting}", engine(setting)) for setting in SETTINGS]
+    runs = [go(experiment, tmp_path / f"{setting}", engine(setting)) for setting in FEW]
     runs.append(go(experiment, tmp_path / "local", "local"))
     assert runs[0]["metrics"]["tour/taken"] > 2
     assert len({run["model_sha256"] for run in runs}) == 1
@@ -101,7 +102,7 @@ def test_a_tour_with_any_workers_and_orders(engine, tmp_path):
 def test_every_crash_point_with_every_engine(cases, engine, tmp_path, figure):
     """Each crash point is mended six ways, or by one of them in turn, and by one process. Equal remains count once."""
     case, seen = cases["fedavg"], set()
-    tried = points(case.calls)
+    tried = thinned(points(case.calls))
     turns = itertools.cycle(SETTINGS)
     for folder, record in crashed(case, tried, tmp_path, seen):
         for setting in SETTINGS if FULL else [next(turns)]:
@@ -119,7 +120,7 @@ def test_every_crash_point_with_every_engine(cases, engine, tmp_path, figure):
 def test_every_crash_point_with_memories(cases, engine, tmp_path, figure):
     """Devices that remember: each crash point is mended by one engine, in turn."""
     case, seen = cases["scaffold"], set()
-    tried = points(case.calls)
+    tried = thinned(points(case.calls))
     turns = itertools.cycle(["local", *SETTINGS])
     for folder, record in crashed(case, tried, tmp_path, seen):
         turn = next(turns)
@@ -134,10 +135,15 @@ def test_every_crash_point_with_memories(cases, engine, tmp_path, figure):
 def test_every_crash_point_of_a_tour(cases, tmp_path, figure):
     """Devices that meet: their models are rows of one file, of which a checkpoint says which is whose."""
     case, seen = cases["tour"], set()
-    tried = points(case.calls)
+    tried = thinned(points(case.calls))
     for folder, record in crashed(case, tried, tmp_path, seen):
         case.correct(folder, "local", record)
     figure(f"a tour: {len(tried)} crash points ({len(seen)} different remains): one hash, no slot lost")
+
+
+def thinned(tried):
+    """All of them, or every third; the rounds make the same calls, so most calls of a round are among them."""
+    return tried if FULL else tried[::3]
 
 
 def crashed(case, tried, place, seen):
@@ -175,12 +181,12 @@ def test_crashes_while_mending(cases, engine, tmp_path, figure):
 def test_loss_of_power(cases, tmp_path, figure, name):
     """After every call, only what was synced is left, with names as of the last sync of their folder or as of now."""
     case, disk, seen, states, announced = cases[name], Disk(), set(), 0, 0
-    for event in case.trace:
+    for number, event in enumerate(case.trace):
         if isinstance(event, int):
             announced = event + 1
         else:
             disk.replay(*event)
-        for eager in (False, True):
+        for eager in (False, True) if FULL else [number % 2 == 0] * (number % 3 < 2):
             files, states = disk.left(eager), states + 1
             assert files.get("./rounds.jsonl", b"").count(b"\n") >= announced, f"round {announced - 1} is lost"
             key = tuple(sorted(files.items()))

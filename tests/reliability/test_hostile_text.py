@@ -224,7 +224,7 @@ def a_demo_page(text: str, folder: Path) -> str:
     picture, point = Picture(b"\xff\xd8", 4, 3, text), MapPoint(1.0, 1.0, "c1")
     city = CityMap(text, picture, 10.0, 10.0, [point], [(1.0, 1.0, text)], text)
     photo = LocatedPhoto(picture, picture, text, True, False, 0.5, 3.0, point, point)
-    located = LocateExample(city, 9, [photo] * 3, 0.5, 9, 8, 8, 7, 2, 1, 25.0)
+    located = LocateExample(city, 9, [photo] * 3, 0.5, True, 9, 8, 8, 7, 2, 1, 25.0)
     search = SearchExample(text, [FoundPhoto(picture, text, text, True)], 0.1)
     runs = {task: dict.fromkeys(("federated", "local", "centralised"), Record.read(folder)) for task in DEMO_TASKS}
     town = DemoTown(9, 9, [city], 3, [picture])

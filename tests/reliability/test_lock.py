@@ -11,6 +11,7 @@ import stat
 
 import pytest
 
+from amount import FULL
 from faults import go, outcome, tiny
 from wayfare.core import locks
 from wayfare.core.bundle import Bundle
@@ -75,7 +76,7 @@ def starters(request):
 @pytest.mark.parametrize("starters", [50], indirect=True)
 def test_one_winner(starters, tmp_path, figure):
     """New folders, and one that has had many holders before: one wins, the others name it."""
-    trials = 200
+    trials = 200 if FULL else 50
     for trial in range(trials):
         folder = tmp_path / f"{trial}" if trial % 2 else tmp_path / "again"
         answers = starters.trial(folder)

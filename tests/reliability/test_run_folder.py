@@ -320,9 +320,9 @@ def test_other_data_can_be_allowed(photos, tmp_path, capfd):
     assert status(*command, 4) == 0
     found = rounds(run)
     assert [len(line.get("changed", [])) for line in found] == [0, 0, 0, 1, 0]
-    assert "the data are not those of the rounds before" in found[3]["warnings"][0]
+    assert "the data is not that of the earlier rounds" in found[3]["warnings"][0]
     (warning,) = json.loads((run / "summary.json").read_text())["warnings"]
-    assert warning.startswith("from round 3 on: the data are not those")
+    assert warning.startswith("from round 3 on: the data is not that")
 
 
 def test_a_relative_path_from_another_folder(photos, tmp_path, monkeypatch):
@@ -454,7 +454,7 @@ def test_an_older_run_is_resumed(run, runs):
     """Its experiment lacks settings that came later, and it has no manifest; its text stays as it was."""
     warnings = resumed(aged(run))
     assert outcome(run)["model"] == outcome(runs / "four")["model"]
-    assert warnings == ["the rounds before did not record their data, so nobody can tell whether they are the same"]
+    assert warnings == ["the earlier rounds did not record their data, so it cannot be compared"]
     assert "clip" not in (run / "experiment.toml").read_text()
     assert resume(run, "local", rounds=5)["rounds"] == 5
 

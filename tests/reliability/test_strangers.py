@@ -274,7 +274,7 @@ def test_a_name_belongs_to_one_key(scene, figure):
     keys = scene.stage.folder / "keys"
     again = ["federate", "invite", "anna", "--server", str(scene.address), "--certificates", str(keys)]
     assert main([*again, "--out", str(scene.folder / "again.invite")]) == 2
-    # even the authority's own signature is not enough: a second certificate for the name is not on the roll
+    # even the authority's own signature is not enough: a second certificate for the name is not on the list
     copy = scene.folder / "copy"
     for name in ("ca.key", "ca.crt"):
         copy.mkdir(exist_ok=True)
@@ -292,7 +292,7 @@ def test_a_name_belongs_to_one_key(scene, figure):
     assert main(["federate", "revoke", "dora", "--certificates", str(keys)]) == 0
     assert dora.ask("activate-node", asked).status_code == 401
     assert dora.ask("activate-node", asked).status_code == 401  # on a new one too
-    assert {line["name"] for line in scene.refused("revoked or not on the roll")} == {"anna", "dora"}
+    assert {line["name"] for line in scene.refused("revoked, or is not on the list")} == {"anna", "dora"}
     figure("a name invited twice, a second certificate for it, a revoked node: 4 attempts, accepted 0")
 
 
@@ -457,7 +457,7 @@ def test_three_nodes_with_invitations_give_the_model_of_the_local_engine(scene, 
     found = json.loads(capfd.readouterr().out)
     assert found["fence"]["refused"] > 500 and {row["key"][:7] for row in found["nodes"]} == {"SHA256:"}
     assert main(["federate", "status", str(scene.stage.folder / "peace")]) == 0
-    assert "refused at the fence" in capfd.readouterr().out
+    assert "connections refused" in capfd.readouterr().out
     figure("after all that, three nodes with invitation files: the model of the local engine, bit for bit")
 
 

@@ -167,16 +167,6 @@ def test_some_of_the_pictures(graphs: SceneGraphs) -> None:
     assert len(graphs.select(np.zeros(3, bool)).labels) == 0
 
 
-def test_one_predicate_for_each_pair(graphs: SceneGraphs) -> None:
-    seen = set()
-    for seed in range(20):
-        one = graphs.one_per_pair(np.random.default_rng(seed))
-        assert one[0].relations.tolist() == [[0, 1, 1], [1, 2, 0], [2, 2, 0]]
-        assert one[2].relations.tolist()[1:] == [[1, 2, 1]]
-        seen.add(tuple(one[2].relations.tolist()[0]))
-    assert seen == {(3, 0, 0), (3, 0, 1)}
-
-
 def test_panoptic_ids_by_hand(tmp_path: Path) -> None:
     pixels = np.array([[[1, 2, 3], [0, 0, 0]], [[255, 255, 255], [0, 1, 0]]], np.uint8)
     Image.fromarray(pixels).save(tmp_path / "a.png")

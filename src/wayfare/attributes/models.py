@@ -86,7 +86,7 @@ class AttributeModel(Model):
 class FaceCnn(AttributeModel):
     """A small CNN that sees pictures."""
 
-    image_size: int = 64  # pictures are brought to so many pixels in height and width
+    image_size: int = 64  # pictures are resized to this height and width in pixels
     width: int = 16  # channels of the first layer
     hidden: int = 64  # of the representation
     norm: Literal["none", "group"] = "none"

@@ -42,10 +42,11 @@ class Attributes(Task):
 
     data: AttributeData = part("data", "synthetic", _DATA)
     model: AttributeModel = part("model", "table", _MODELS)
-    target: str = "Smiling"  # the attribute to be learnt
+    target: str = "Smiling"  # the attribute to learn
     clusters_see_target: bool = False  # whether the target is among the attributes that samples are clustered by
-    judged_on: Literal["test", "validate"] = "test"  # validate: to choose settings by
+    judged_on: Literal["test", "validate"] = "test"  # validate: for choosing settings
 
+    by_sample: ClassVar[bool] = True
     sources: ClassVar[frozenset[str]] = frozenset({"labels", "categories"})
     provides: ClassVar[frozenset[str]] = frozenset({"features", "classes"})
     finished: ClassVar[str] = "wayfare.attributes.finished:AttributesRun"
@@ -164,7 +165,7 @@ class Attributes(Task):
         reached = now.get("test/balanced_accuracy")
         if reached is None or reached > _CHANCE:
             return ""
-        return f"no better than chance: balanced accuracy {reached:.3f}, and guessing has 0.5. Train longer"
+        return f"no better than chance: balanced accuracy {reached:.3f}, and guessing gives 0.5. Train longer"
 
     @torch.no_grad()
     def evaluate(self, net: nn.Module, samples: np.ndarray | None) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from wayfare.cli import (
     claims,
     data,
     demo,
+    doctor,
     federate,
     graph,
     help,
@@ -27,6 +29,7 @@ from wayfare.cli import (
     reproduce,
     runs,
     search,
+    serve,
     study,
     town,
     traffic,
@@ -42,6 +45,7 @@ _HELP = """Learning from photographs without collecting them.
   wayfare demo                       everything it does, on one page, in minutes
   wayfare init DIR                   a recipe for your own photos or traces
   wayfare run quickstart             train a small federation
+  wayfare serve                      all of it in a browser
   wayfare list recipes               all experiments that are ready to run
   wayfare COMMAND --help             help on a command, with examples
 """
@@ -68,6 +72,7 @@ for module in (
     use,
     search,
     graph,
+    serve,
     data,
     town,
     traffic,
@@ -75,6 +80,7 @@ for module in (
     privacy,
     federate,
     meet,
+    doctor,
 ):
     module.add_to(app)
 help.explain(app)
@@ -95,6 +101,12 @@ def root(
     pass
 
 
+@functools.cache
+def command() -> click.Command:
+    """All commands; putting them together takes 0.1 s, so it is done once."""
+    return typer.main.get_command(app)
+
+
 def _suggest(error: click.BadParameter) -> None:
     """The value of a list that somebody may have meant."""
     choices, given = getattr(error.param and error.param.type, "choices", ()), error.message.split("'")
@@ -103,10 +115,10 @@ def _suggest(error: click.BadParameter) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; exit status 0 done, 1 failed, 2 wrong use, 130 interrupted."""
+    """Run a command; exit status 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        result = app(given, standalone_mode=False)
+        result = command()(given, standalone_mode=False)
         status = result if isinstance(result, int) else 0
     except click.ClickException as error:
         error.show(sys.stderr)

@@ -84,7 +84,7 @@ Layout = Annotated[
     str,
     typer.Option(
         "--layout",
-        help="What the data is, instead of what it looks like: photos, folder, csv_pairs, psg, traces, intervals, ...",
+        help="The layout, if it is not recognised correctly: photos, folder, csv_pairs, psg, traces, intervals, ...",
         metavar="NAME",
     ),
 ]

@@ -47,7 +47,7 @@ def invite(
     """Invite a node: write one file with all that it needs to join.
 
     The first invitation also makes the federation's own authority. The file holds the node's private key, which is kept
-    nowhere else: give it to the node's owner over a safe way.
+    nowhere else: give it to the node's owner over a secure channel.
     """
     from wayfare.deploy.invite import invite as write_invite
     from wayfare.deploy.keys import Roll
@@ -69,7 +69,7 @@ def revoke(
     certificates: Certificates = Path("keys"),
     json: Json = False,
 ) -> None:
-    """Take an invitation back: from now on the node is refused, also by a server that is running."""
+    """Revoke an invitation: from now on the node is refused, also by a running server."""
     from wayfare.deploy.keys import Roll
     from wayfare.engines.flower.simulation import require
 
@@ -85,11 +85,11 @@ def server(
     certificates: Certificates = Path("keys"),
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The run folder.")] = None,
     rounds: Annotated[int | None, typer.Option(help="Rounds to run, instead of the recipe's.")] = None,
-    nodes: Annotated[int, typer.Option(min=0, help="Nodes to wait for; 0: all that are invited.")] = 0,
+    nodes: Annotated[int, typer.Option(min=0, help="Nodes to wait for; 0: all invited ones.")] = 0,
     wait: Annotated[float, typer.Option(help="Seconds to wait for them.")] = 3600.0,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
     allow_changed: Annotated[
-        list[Changed] | None, typer.Option(help="With --resume: go on although this is not as it was. Repeatable.")
+        list[Changed] | None, typer.Option(help="With --resume: continue although this has changed. Repeatable.")
     ] = None,
     set_: Settings = None,
     allow_code: AllowCode = None,
@@ -140,7 +140,7 @@ def server(
 @federate.command()
 def join(
     invite: Annotated[Path, typer.Argument(help="The file that `wayfare federate invite` wrote for this node.")],
-    photos: Annotated[Path, typer.Option(help="The folder that this device has. Nothing in it leaves this machine.")],
+    photos: Annotated[Path, typer.Option(help="This device's folder of photos. No file in it leaves this machine.")],
     home: Annotated[Path | None, typer.Option(help="Where it keeps its state. Default: ~/.wayfare/nodes/NAME.")] = None,
     sandbox: Annotated[
         Sandbox, typer.Option(help="auto: where the system allows it; required: refuse to run without; off.")
@@ -173,7 +173,7 @@ def join(
     err.print(f"{found.name} joins {found.server}; its log is {node.home / 'node.log'}", markup=False, highlight=False)
     status = node.join(lambda line: err.print(line, markup=False, highlight=False, soft_wrap=True))
     raise WayfareError(
-        f"{found.name} was not let in, or the server is not there: Flower's node ended with status {status}, see "
+        f"{found.name} was refused, or the server cannot be reached: Flower's node ended with status {status}, see "
         f"{node.home / 'flower.log'}. The server's owner sees refusals with `wayfare federate status RUN`"
     )
 

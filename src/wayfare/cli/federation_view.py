@@ -39,7 +39,7 @@ def view(found: dict[str, Any]) -> RenderableType:
 def _fence_lines(fence: dict[str, Any]) -> list[RenderableType]:
     if not fence["refused"]:
         return []
-    lines: list[RenderableType] = [f"refused at the fence: {fence['refused']}; the last of them:"]
+    lines: list[RenderableType] = [f"connections refused: {fence['refused']}; the latest:"]
     for line in fence["last"]:
         when = datetime.fromtimestamp(line["time"]).strftime("%H:%M:%S")
         who = " ".join(filter(None, [line["name"], line["key"]])) or "a stranger"

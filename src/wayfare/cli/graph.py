@@ -30,17 +30,20 @@ def graph(
         Path | None,
         typer.Option("--boxes", help="The objects in the photos, as JSON or CSV: see docs/graph.md."),
     ] = None,
+    head: Annotated[
+        Path | None, typer.Option("--head", help="Find surfaces, too, and masks, with what `wayfare detect` learnt.")
+    ] = None,
     image: Annotated[
         list[str] | None, typer.Option("--image", help="Only this picture of a psg.json, by id or name. Repeatable.")
     ] = None,
     top: Annotated[int, typer.Option("--top", min=1, help="Relations per picture.")] = 10,
     most: Annotated[int, typer.Option("--most", min=1, help="At most this many pictures of a psg.json.")] = 100,
     score: Annotated[
-        float, typer.Option("--score", min=0, max=1, help="Least confidence of a detected object.")
+        float, typer.Option("--score", min=0, max=1, help="Minimum confidence of a detected object.")
     ] = 0.45,
     least: Annotated[
-        float, typer.Option("--least", min=0, max=1, help="Least score of a relation: below it none is drawn.")
-    ] = 0.1,
+        float, typer.Option("--least", min=0, max=1, help="Minimum score of a relation; others are left out.")
+    ] = 0.05,
     data: Annotated[
         Path | None, typer.Option("--data", help="Where the run's training data is now, if it was moved.")
     ] = None,
@@ -52,16 +55,18 @@ def graph(
 ) -> None:
     """Make scene graphs of pictures with a trained model: as JSON, as pictures and as a page.
 
-    Objects come from the annotation, from --boxes, or else from a detector, which is an optional extra. Pictures that
-    cannot be read are listed and skipped; exit status 1 if none is left.
+    Objects come from the annotation, from --boxes, from --head, or else from a detector, which is an optional extra.
+    Pictures that cannot be read are listed and skipped; exit status 1 if none is left.
     """
     from wayfare.scenes.boxes import read_boxes
-    from wayfare.scenes.graph import GraphReport, as_table, graphs
+    from wayfare.scenes.graph import GraphReport, as_result, as_table, graphs
     from wayfare.scenes.graph_files import GraphFiles
     from wayfare.scenes.scene_model import load_scene_model
 
     if out is not None and out.exists() and not out.is_dir():
         raise typer.BadParameter(f"{out} is a file: give a folder", param_hint="--out")
+    if boxes is not None and head is not None:
+        raise typer.BadParameter("with --boxes nothing is looked for: give one of the two", param_hint="--head")
     given = None if boxes is None else read_boxes(boxes)
     with progress_bar(f"reading {run}", MofNCompleteColumn(), transient=True) as show:
         model = load_scene_model(run, data)
@@ -71,7 +76,7 @@ def graph(
         first: list[PredictedGraph] = []
         for made in graphs(
             model, pictures, boxes=given, images=image or (), top=top, most=most, score=score, least=least,
-            report=report,
+            head=head, report=report,
             progress=lambda done, total: show("pictures", done, total),
         ):  # fmt: skip
             tables.append(as_table(made) | ({} if files is None else {"files": files.add(made)}))
@@ -82,10 +87,7 @@ def graph(
         from wayfare.scenes.graph import listed
 
         list_notes([f"left out, no class of the model: {listed(report.unknown)}"])
-    result: dict[str, Any] = {
-        "run": str(run), "model": model.digest, "top": top, "graphs": tables, "unknown_labels": dict(report.unknown),
-        "skipped": [item._asdict() for item in report.skipped], "notes": report.notes,
-    }  # fmt: skip
+    result = as_result(run, model, top, tables, report)
     shown = list(_tables(tables, first)) if not json else []
     if files is not None and tables:
         result["page"] = str(files.close(str(run), report))
@@ -100,20 +102,22 @@ def graph(
 def detect(
     photos: Annotated[list[Path], typer.Argument(help="Photos, or folders of photos.", metavar="PHOTO|FOLDER...")],
     out: Annotated[Path, typer.Option("--out", "-o", help="A new folder for psg.json, detections.json and masks.")],
-    head: Annotated[Path, typer.Option("--head", help="What tells classes apart; made by --learn if it is absent.")],
+    head: Annotated[Path, typer.Option("--head", help="The trained layer; --learn makes it if it does not exist.")],
     learn: Annotated[
         Path | None, typer.Option("--learn", help="A psg.json with photos and panoptic pictures to learn --head from.")
     ] = None,
     boxes: Annotated[
         bool, typer.Option("--boxes/--no-boxes", help="Use the detector of things, if it is installed.")
     ] = True,
-    score: Annotated[float, typer.Option("--score", min=0, max=1, help="Least confidence of a detected thing.")] = 0.45,
+    score: Annotated[
+        float, typer.Option("--score", min=0, max=1, help="Minimum confidence of a detected thing.")
+    ] = 0.45,
     json: Json = False,
 ) -> None:
-    """Find things and surfaces in photos, with masks, by DINOv2 features and a linear layer.
+    """Find things and surfaces in photos, with masks, using DINOv2 features and a linear layer.
 
-    Weights: `wayfare data get dinov2-s`. The layer is learnt from annotated pictures of yours (--learn), in about a
-    second for each, and kept in --head.
+    Weights: `wayfare data get dinov2-s`. The layer is trained on your annotated pictures (--learn), in about a
+    second for each, and saved in --head.
     """
     from wayfare.io.folders import pictures_below
     from wayfare.io.images import decode

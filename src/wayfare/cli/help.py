@@ -15,15 +15,19 @@ from typer.core import TyperArgument, TyperCommand
 
 HEADINGS = {
     "Train": ("demo", "init", "run", "resume", "federate", "meet"),
-    "Inspect": ("report", "compare", "list", "split", "explain-traffic", "leakage", "privacy"),
-    "Use a trained model": ("predict", "index", "locate", "search", "detect", "graph", "evaluate"),
+    "Inspect": ("report", "compare", "list", "split", "explain-traffic", "leakage", "privacy", "doctor"),
+    "Use a trained model": ("serve", "predict", "index", "locate", "search", "detect", "graph", "evaluate"),
     "Data": ("town", "data"),
     "The papers": ("reproduce", "claims", "study"),
 }
 
 EXAMPLES = {
     "demo": ["wayfare demo --out runs/demo", "wayfare demo --quick --out runs/quick"],
-    "init": ["wayfare init my-photos", "wayfare init my-photos --by photographer --out mine.toml"],
+    "init": [
+        "wayfare init my-photos",
+        "wayfare init my-photos --by photographer --out mine.toml",
+        "wayfare init shop --text title --labels kind",
+    ],
     "run": [
         "wayfare run quickstart",
         "wayfare run quickstart --baselines",
@@ -64,7 +68,15 @@ EXAMPLES = {
         "wayfare detect photos --head town.head --learn my-town/psg --out found",
         "wayfare detect holiday.jpg --head town.head --out found",
     ],
-    "graph": ["wayfare graph holiday.jpg --run runs/scenes --boxes boxes.json --out graphs"],
+    "graph": [
+        "wayfare graph holiday.jpg --run runs/scenes --head my.head --out graphs",
+        "wayfare graph holiday.jpg --run runs/scenes --boxes boxes.json --out graphs",
+    ],
+    "serve": [
+        "wayfare serve runs",
+        "wayfare serve runs --index my-city/index --no-open --port 8000",
+        "wayfare serve runs --certificates keys",
+    ],
     "town": ["wayfare town my-town --size tiny", "wayfare town my-town --only msls,psg --seed 3"],
     "explain-traffic": [
         "wayfare explain-traffic quickstart",
@@ -74,6 +86,7 @@ EXAMPLES = {
         "wayfare leakage quickstart",
         "wayfare leakage quickstart --set strategy.name=fedproto --rounds 3 --json",
     ],
+    "doctor": ["wayfare doctor --json"],
     "privacy plan": ["wayfare privacy plan --clients 1000 --per-round 100 --rounds 200 --epsilon 4"],
     "privacy spent": ["wayfare privacy spent runs/mine"],
     "data check": ["wayfare data check my-town", "wayfare data check my-photos --strict"],

@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
@@ -18,6 +19,7 @@ from wayfare.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from wayfare.experiment import Experiment
+    from wayfare.starting.columns import PairColumns
     from wayfare.starting.inspect import Inspected
     from wayfare.starting.templates import Choices
 
@@ -30,11 +32,19 @@ _TASKS = {
     "attributes": "an attribute of faces",
     "tour": "devices that meet",
 }
-Task = Annotated[str, typer.Option("--task", help="What to learn, where several things can be: places, objects, ...")]
-By = Annotated[
-    str, typer.Option("--by", help="Whose photos are whose: a column of the table, folder, place or random.")
+Task = Annotated[
+    str, typer.Option("--task", help="What to learn, if the data allows several tasks: places, objects, ...")
 ]
-Clients = Annotated[int, typer.Option("--clients", min=0, help="How many clients to deal the data out to.")]
+By = Annotated[
+    str,
+    typer.Option("--by", help="How photos are assigned to clients: a column of the table, folder, place or random."),
+]
+Clients = Annotated[int, typer.Option("--clients", min=0, help="Number of clients to divide the data among.")]
+Photo = Annotated[
+    str, typer.Option("--photo", help='Of a table: the column that names photos, or a pattern like "img/{id}.jpg".')
+]
+Text = Annotated[str, typer.Option("--text", help='Of a table: the column of texts, or several: "title+tags".')]
+Labels = Annotated[str, typer.Option("--labels", help="Of a table: the column of labels.")]
 Pictures = Annotated[
     Path | None, typer.Option("--pictures", help="For traces: class folders of pictures that the devices hold.")
 ]
@@ -48,51 +58,79 @@ def init(
     task: Task = "",
     by: By = "",
     clients: Clients = 0,
-    rounds: Annotated[int, typer.Option("--rounds", min=0, help="Number of rounds. Default: as is usual.")] = 0,
+    rounds: Annotated[
+        int, typer.Option("--rounds", min=0, help="Number of rounds. Default: that of similar recipes.")
+    ] = 0,
     pictures: Pictures = None,
+    photo: Photo = "",
+    text: Text = "",
+    labels: Labels = "",
     layout: Layout = "",
-    force: Annotated[bool, typer.Option("--force", help="Replace a recipe that is there already.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing recipe.")] = False,
     json: Json = False,
 ) -> None:
-    """Look at your data and write a recipe for it: what was found, what is odd, who has what, and what a run will take.
+    """Inspect your data and write a recipe for it, with a page about its clients and an estimate of what a run takes.
 
-    On a terminal it asks what it cannot tell, at most three questions; the options answer them beforehand.
+    In a terminal it asks up to three questions about what the data does not say; options answer them in advance.
     """
+    from wayfare.starting.columns import PairColumns
     from wayfare.starting.templates import Choices
 
     recipe = out or Path(f"{data.resolve().name.partition('.')[0] or 'mine'}.toml")
     if recipe.exists() and not force:
-        raise ConfigError(f"{recipe} is there already: run it with `wayfare run {recipe}`, or replace it with --force")
-    made = make_recipe(data, recipe, Choices(task, by, clients, rounds, pictures), layout, asks=not json)
-    shown = f"recipe: {recipe}", f"page: {made['page']}", made["estimate"], f"Next: wayfare run {recipe}"
+        raise ConfigError(f"{recipe} already exists: run it with `wayfare run {recipe}`, or replace it with --force")
+    made = make_recipe(
+        data,
+        recipe,
+        Choices(task, by, clients, rounds, pictures),
+        layout,
+        asks=not json,
+        columns=PairColumns(photo, text, labels),
+    )
+    shown = (
+        f"recipe: {recipe}",
+        f"page: {made['page']}",
+        made["estimate"],
+        *made["hints"],
+        f"Next: wayfare run {quote(str(recipe))}",
+    )
     answer(made, json, *shown)
 
 
-def make_recipe(data: Path, recipe: Path, choices: Choices, layout: str = "", asks: bool = True) -> dict[str, Any]:
+def make_recipe(
+    data: Path,
+    recipe: Path,
+    choices: Choices,
+    layout: str = "",
+    asks: bool = True,
+    *,
+    columns: PairColumns | None = None,
+) -> dict[str, Any]:
     """Look at data, ask what is not clear, and write recipe and split page; what was found and what a run takes."""
     from wayfare.starting.inspect import inspect
-    from wayfare.starting.templates import first_that_fits
+    from wayfare.starting.templates import first_that_fits, hints
 
     with progress_bar(f"looking at {data}", MofNCompleteColumn(), transient=True) as progress:
-        inspected = inspect(data, layout, partial(progress, f"looking at {data}"))
+        inspected = inspect(data, layout, partial(progress, f"looking at {data}"), columns)
     err.print(foreign(inspected.sentence(), 1000), highlight=False, soft_wrap=True)
     list_notes(inspected.odd)
     if asks and err.is_terminal and sys.stdin.isatty():
         choices = _asked(inspected, choices)
-    with err.status("fitting a recipe to it"):
+    with err.status("writing a recipe for it"):
         text, experiment = first_that_fits(inspected, choices, recipe.stem)
     disk.write(recipe, text.encode())
     page, found = _split_page(experiment, recipe.with_name(f"{recipe.stem}-split.html"))
-    taken = _estimate(experiment, recipe)
+    taken, task = _estimate(experiment, recipe), inspected.task(choices.task)
     return {
         "recipe": str(recipe),
         "page": str(page),
         "layout": inspected.found.layout,
-        "task": inspected.task(choices.task),
+        "task": task,
         "counts": dict(inspected.findings.counts),
         "odd": inspected.odd,
         "clients": found,
         "estimate": taken,
+        "hints": hints(task),
     }
 
 
@@ -115,8 +153,8 @@ def _estimate(experiment: Experiment, recipe: Path) -> str:
 
     if experiment.task.samples > _MOST_TRIED:
         return (
-            f"not tried, because preparing {experiment.task.samples:,} samples takes long: a run shows the time left, "
-            f"and `wayfare explain-traffic {recipe}` what a device sends"
+            f"not estimated, because preparing {experiment.task.samples:,} samples takes long: a run shows the time "
+            f"left, and `wayfare explain-traffic {recipe}` shows what a device sends"
         )
     with progress_bar("trying one device", MofNCompleteColumn(), transient=True) as progress:
         experiment.task.prepare(progress)
@@ -130,12 +168,14 @@ def _asked(inspected: Inspected, choices: Choices) -> Choices:
     """What cannot be told from the data: what to learn, and whose photos are whose."""
     if len(inspected.tasks) > 1 and not choices.task:
         words = {task: _TASKS[task] for task in inspected.tasks}
-        choices = replace(choices, task=_choice("What shall be learnt?", words))
+        choices = replace(choices, task=_choice("What should the model learn?", words))
     if inspected.owners and not choices.by and not choices.clients:
         words = {name: f"{count} clients" for name, count in inspected.owners.items()}
-        choices = replace(choices, by=_choice("Whose photos are whose?", words | {"random": "dealt out at random"}))
+        choices = replace(
+            choices, by=_choice("How are the photos assigned to clients?", words | {"random": "at random"})
+        )
     if not inspected.owners and not choices.clients and inspected.task(choices.task) in ("objects", "hashing"):
-        question = "Nothing says whose photos are whose. To how many clients are they dealt out?"
+        question = "The data does not say whose photos are whose. Among how many clients should they be divided?"
         clients = typer.prompt(question, 10, type=click.IntRange(2))
         choices = replace(choices, clients=clients)
     return choices

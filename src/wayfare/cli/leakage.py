@@ -9,16 +9,14 @@ import typer
 from wayfare.cli.console import Json, Recipe, Settings, answer, parse_settings
 from wayfare.papers.files import recipe_path
 
-Rounds = Annotated[
-    int, typer.Option(min=1, help="How many rounds to listen to; no more than the recipe has.", metavar="N")
-]
+Rounds = Annotated[int, typer.Option(min=1, help="Number of rounds to record, at most the recipe's.", metavar="N")]
 
 
 def leakage(recipe: Recipe, set_: Settings = None, rounds: Rounds = 12, json: Json = False) -> None:
     """Measure what a curious server learns about devices in an experiment.
 
-    The first rounds run here, in one process. Attacks on the devices' replies try to tell which classes a device has,
-    whether a given sample was trained on, and what a sample looks like. Every figure stands beside its baseline.
+    The first rounds run here, in one process. Attacks on the devices' replies try to find out which classes a device
+    has, whether a given sample was trained on, and what a sample looks like. Every figure is shown with its baseline.
     """
     from wayfare.experiment import Experiment
     from wayfare.leakage import measure

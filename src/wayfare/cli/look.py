@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 import tomllib
 from enum import StrEnum
@@ -39,6 +40,7 @@ class Things(StrEnum):
     privacies = "privacies"
     robusts = "robusts"
     attacks = "attacks"
+    compressions = "compressions"
     partitions = "partitions"
     engines = "engines"
 
@@ -100,9 +102,9 @@ def list_(
         table = Table(title="recipes", box=box.SIMPLE_HEAD, pad_edge=False)
         table.add_column("recipe", no_wrap=True)
         table.add_column("about", overflow="fold")
-        for name, recipe in about.items():
-            table.add_row(foreign(name), foreign(" ".join(recipe["about"].split())))
-        answer({"recipes": about}, json, table)
+        for name, recipe in sorted(about.items(), key=lambda item: ("/" in item[0], item[0])):
+            table.add_row(foreign(name), foreign(_first_sentence(recipe["about"])))
+        answer({"recipes": about}, json, table, "wayfare list recipes --json says more of each.")
     else:
         kind = {"strategies": "strategy", "topologies": "topology"}.get(what.value, what.value.rstrip("s"))
         described = {name: describe(kind, name) for name in names(kind)}
@@ -183,6 +185,12 @@ def _default(field: dataclasses.Field[Any]) -> Any:
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
     return "(required)" if field.default is dataclasses.MISSING else field.default
+
+
+def _first_sentence(text: str) -> str:
+    """The first sentence: "Tab. 3" or "Sect. IV" does not end one."""
+    words = " ".join(text.split())
+    return re.split(r"(?<=[a-z0-9)]{3}[.?])\s(?=[A-Z])", words, maxsplit=1)[0]
 
 
 def _about(path: Path) -> str:

@@ -26,7 +26,7 @@ def predict(
     allow_code: AllowCode = None,
     json: Json = False,
 ) -> None:
-    """Say what is in photos: the most probable classes of each.
+    """Classify photos: the most probable classes of each.
 
     Photos that cannot be read are listed and skipped; exit status 1 if none is left.
     """

@@ -28,11 +28,11 @@ def plan(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Say how much noise an epsilon needs, for the table [bold][privacy][/bold] of a recipe.
+    """Compute how much noise an epsilon needs, for the table [bold][privacy][/bold] of a recipe.
 
-    Privacy is that of a client: with all of its photos or without it, what is published is almost equally likely. The
-    noise is the standard deviation over the clip. What it costs in accuracy depends on the noise in the mean, which
-    shrinks as more clients are asked.
+    The guarantee is for a client: what is published is almost equally likely with and without all of its photos. The
+    noise is the standard deviation over the clip. The loss in accuracy depends on the noise in the mean, which shrinks
+    as more clients are asked.
     """
     from wayfare.privacy.accounting import noise_for
 
@@ -57,24 +57,33 @@ def plan(
 def spent(
     run: Annotated[Path, typer.Argument(help="The folder of a run with a table [privacy].")], json: Json = False
 ) -> None:
-    """Say which epsilon a run has spent so far, by its own ledger."""
+    """Show the epsilon that a run has spent so far, according to its ledger."""
+    from wayfare.core.protocols import MergeContext
     from wayfare.experiment import Experiment
     from wayfare.pages.record import Record
-    from wayfare.privacy.accounting import epsilon
+    from wayfare.partition.split import load_split
     from wayfare.privacy.client_level import ClientLevel
     from wayfare.privacy.ledger import Ledger
+    from wayfare.privacy.sample_level import SampleLevel
 
     record = Record.read(run)
-    settings = Experiment.from_toml(record.recipe).privacy
-    if not isinstance(settings, ClientLevel):
+    experiment = Experiment.from_toml(record.recipe)
+    settings = experiment.privacy
+    if not isinstance(settings, ClientLevel | SampleLevel):
         raise ConfigError(f"{run} has no table [privacy]: what it published is not protected by noise")
-    ledger = Ledger(run)
+    ledger, sizes = Ledger(run), tuple[int, ...]()
+    ledger.check([line.round for line in record.rounds if line.round and not line.void])
+    if isinstance(settings, SampleLevel):
+        sizes = experiment.clients(load_split((run / "partition.safetensors").read_bytes())).training_sizes()
+    begun = len({release.round for release in ledger.releases})
+    spent = settings.spent(MergeContext(begun, folder=run, sizes=sizes, training=experiment.training))
     found: dict[str, Any] = {
-        "run": str(run), "epsilon": epsilon(ledger.counted(), settings.delta), "delta": settings.delta,
-        "releases": len(ledger.releases), "rounds": record.done, "budget": settings.epsilon or None,
+        "run": str(run), **spent, "unit": settings.unit, "releases": len(ledger.releases), "rounds": record.done,
+        "budget": settings.epsilon or None,
     }  # fmt: skip
     budget = f" of {settings.epsilon:g}" if settings.epsilon else ", no budget"
-    line = f"epsilon {found['epsilon']:.3f}{budget} (delta {settings.delta:g}), {len(ledger.releases)} releases"
+    whose = "a client with all its samples" if settings.unit == "client" else "one sample"
+    line = f"epsilon {spent['epsilon']:.3f}{budget} (delta {settings.delta:g}) for {whose}, {begun} rounds"
     answer(found, json, Text(line))
 
 

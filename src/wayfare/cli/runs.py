@@ -20,6 +20,7 @@ from wayfare.cli.console import (
     err,
     foreign,
     interruptible,
+    list_notes,
     parse_settings,
     watching,
 )
@@ -64,7 +65,7 @@ def run(
     seeds: Annotated[int, typer.Option(min=1, help="Run this many times, with seeds counting up from the first.")] = 1,
     baselines: Annotated[
         bool,
-        typer.Option("--baselines", help="Also run what it is measured against: untrained, clients alone, all pooled."),
+        typer.Option("--baselines", help="Also run the baselines: untrained, each client alone, all data pooled."),
     ] = False,
     set_: Settings = None,
     track: Track = None,
@@ -73,13 +74,13 @@ def run(
 ) -> None:
     """Run an experiment; everything it produces goes into one folder.
 
-    Given a folder of your own data, it makes a recipe for it first, as [bold]wayfare init[/bold] does, or takes the one
-    that was made.
+    Given a folder or file of your own data, it first makes a recipe for it, as [bold]wayfare init[/bold] does, or uses
+    the existing one.
 
     The same experiment gives the same model, bit for bit, on every engine, with any number of workers, and after
     interruptions.
     """
-    path = _recipe_of(Path(recipe)) if Path(recipe).is_dir() else recipe_path(recipe)
+    path = _recipe_of(Path(recipe)) if _is_data(Path(recipe)) else recipe_path(recipe)
     changes = parse_settings(set_) | {k: v for k, v in (("rounds", rounds), ("seed", seed)) if v is not None}
     with open_engine(engine, workers) as machine:
         from wayfare.experiment import Experiment
@@ -123,19 +124,25 @@ def _beside_baselines(
     answer({"run": str(folder), "page": str(page), "metrics": found}, json, compare_table(comparison), f"page: {page}")
 
 
+def _is_data(path: Path) -> bool:
+    """Whether it is a folder, or a file such as a trace, rather than a recipe."""
+    return path.is_dir() or (path.is_file() and path.suffix.lower() not in (".toml", ""))
+
+
 def _recipe_of(data: Path) -> Path:
     """The recipe for a folder of data: the one that `wayfare init` made here, or a new one."""
     if (data / "experiment.toml").exists():
         raise ConfigError(f"{data} is a run, not a recipe; to continue it: wayfare resume {data}")
-    recipe = Path(f"{data.resolve().name}.toml")
+    recipe = Path(f"{data.resolve().name.partition('.')[0] or 'mine'}.toml")
     if recipe.exists():
-        err.print(f"recipe: {recipe}, which is there already", highlight=False)
+        err.print(f"existing recipe: {recipe}", highlight=False)
         return recipe
     from wayfare.cli.init import make_recipe
     from wayfare.starting.templates import Choices
 
     made = make_recipe(data, recipe, Choices())
     err.print(f"recipe: {recipe}; page: {made['page']}; {made['estimate']}", highlight=False, soft_wrap=True)
+    list_notes(made["hints"])
     return recipe
 
 
@@ -146,7 +153,7 @@ def resume(
     rounds: Annotated[int | None, typer.Option(help="A new total number of rounds, to extend a finished run.")] = None,
     allow_changed: Annotated[
         list[Changed] | None,
-        typer.Option(help="Continue although this is not as it was: the data, or memories of devices. Repeatable."),
+        typer.Option(help="Continue although this has changed: the data, or the devices' memories. Repeatable."),
     ] = None,
     track: Track = None,
     allow_code: AllowCode = None,
@@ -180,7 +187,8 @@ def _one(experiment: Experiment, folder: Path, machine: Any, track: list[str] | 
         summary = begin_run(experiment, folder, machine, track=trackers_of(track), listen=watch)
     for skipped in summary["skipped_files"][:5]:
         err.print(
-            f"[yellow]left out[/yellow] {foreign(skipped['file'])}: {foreign(skipped['reason'])}",
+            f"[yellow]left out[/yellow] {foreign(skipped['file'])}: "
+            f"{foreign(skipped['reason'].removeprefix(skipped['file']).lstrip(': '))}",
             highlight=False,
             soft_wrap=True,
         )

@@ -45,17 +45,13 @@ def search(
     Give the words of one query, --photo, or --queries. A misspelt word is read as the known word it resembles, and it
     says so. Words that cannot be read are listed and ignored; exit status 1 if no query could be answered.
     """
-    from wayfare.hashing.search import SearchIndex, as_table
+    from wayfare.hashing.search import SearchIndex, as_result
     from wayfare.hashing.search import search as look
 
     opened = SearchIndex(index)
     found = look(opened, _queries(words, photo, queries), k, _view(find))
     _say(found)
-    result: dict[str, Any] = {
-        "index": str(index), "model": opened.model.digest, "bits": opened.model.bits, "k": k, **opened.counts(),
-        "answers": [as_table(each) for each in found.answers],
-        "refused": [{"query": item.file, "reason": item.reason} for item in found.refused], "seconds": found.seconds,
-    }  # fmt: skip
+    result = as_result(opened, found, k)
     shown = [] if json else list(_tables(opened, found, None if full else _LINE))
     if page is not None and found.answers:
         from wayfare.hashing.page_data import write_page

@@ -125,13 +125,14 @@ def _index_codes(run: Path, photos: Path | None, texts: Path | None, data: Path 
 
 def _indexed_places(target: Path, added: Added) -> Indexed:
     from wayfare.places.calibration import in_words
+    from wayfare.places.locate import calibrated
 
     facts = added.facts
     done = {"new": added.new, "kept": added.kept, "replaced": added.replaced, "skipped": len(added.skipped)}
     result = {"index": str(target), "photos": added.photographs, **done, "model": facts.model, "run": facts.run}
     model = f"{facts.model[:12]} ({facts.run})"
     line = f"{target}: {number(added.photographs)} photographs ({_counted(done)}), model {model}"
-    return {**result, **_calibrated(facts)}, added.skipped, [line, *in_words(facts.calibration, facts.uncalibrated)]
+    return {**result, **calibrated(facts)}, added.skipped, [line, *in_words(facts.calibration, facts.uncalibrated)]
 
 
 def _counted(done: dict[str, int]) -> str:
@@ -154,19 +155,15 @@ def locate(
 
     Photos that cannot be read are listed and skipped; exit status 1 if none is left.
     """
-    from wayfare.places.locate import as_table
+    from wayfare.places.locate import as_result
     from wayfare.places.locate import locate as find
 
     opened = _opened(index)
     for line in _doubtful(opened.facts):
         err.print(f"[yellow]warning[/yellow] {foreign(line)}", highlight=False, soft_wrap=True)
     located = find(opened, photos, k, threshold)
-    skipped = _list_skipped(located.skipped)
-    result: dict[str, Any] = {
-        "index": str(index), "model": opened.facts.model, "k": k,
-        "threshold": located.threshold, "calibration": _calibrated(opened.facts),
-        "answers": [as_table(found) for found in located.answers], "skipped": skipped, "seconds": located.seconds,
-    }  # fmt: skip
+    _list_skipped(located.skipped)
+    result = as_result(opened, located, k)
     shown = [] if json else list(_tables(opened, located))
     if out is not None and located.answers:
         from wayfare.places.page_data import write_page
@@ -198,14 +195,14 @@ def evaluate(
         Path | None,
         typer.Option(
             "--photos",
-            help="A folder like the run's data: all of it is measured on. For an index: photos with known positions.",
+            help="A folder in the layout of the run's data. For an index: photos with known positions.",
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="For an index: also write a page.")] = None,
     allow_code: AllowCode = None,
     json: Json = False,
 ) -> None:
-    """Measure how good a trained model is, on its own test set or on photos of yours; or how well an index finds.
+    """Measure how good a trained model is, on its own test set or on your photos; or how good an index is.
 
     An index of places is searched for photos whose positions are known. Photos that are in the index themselves are
     left out; unreadable ones are skipped.
@@ -254,7 +251,7 @@ def _evaluate_index(index: Path, photos: Path, out: Path | None, json: bool) -> 
     ]
     shown: list[Any] = [Text(line) for line in lines if line]
     if rows := threshold_rows(found):
-        table = plain_table("answers accepted from a confidence on")
+        table = plain_table("answers accepted at or above a confidence")
         for name in ("threshold", "precision", "recall", "share answered"):
             table.add_column(name, justify="right")
         for row in rows:
@@ -271,7 +268,7 @@ def _figure(name: str, value: float) -> str:
 
 
 def _list_skipped(skipped: Sequence[Skipped]) -> list[dict[str, str]]:
-    """Say which files were left out and why; the same for JSON."""
+    """Print which files were left out and why; return the same for JSON."""
     list_notes([f"skipped {item.file}: {item.reason.removeprefix(f'{item.file}: ')}" for item in skipped])
     return [item._asdict() for item in skipped]
 
@@ -283,14 +280,6 @@ def _doubtful(facts: Facts) -> list[str]:
     found = facts.calibration
     lines = in_words(found, facts.uncalibrated)
     return lines if found is None or found.threshold is None else lines[1:]
-
-
-def _calibrated(facts: Facts) -> dict[str, Any]:
-    found = facts.calibration
-    if found is None:
-        return {"threshold": None, "uncalibrated": facts.uncalibrated}
-    names = ("threshold", "precision", "recall", "wanted", "strangers", "queries")
-    return {name: getattr(found, name) for name in names} | found.figures | {"doubts": list(found.doubts)}
 
 
 def _tables(opened: Index, located: Located) -> Iterable[Any]:

@@ -11,14 +11,28 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from wayfare.core import tuning
 from wayfare.core.bundle import Bundle, Value, Weights, load_into, snapshot
 from wayfare.core.errors import WayfareError
 from wayfare.core.memory import Memories
-from wayfare.core.protocols import Batch, Client, Extra, Population, Strategy, Task, Training
+from wayfare.core.protocols import AS_IS, Batch, Client, Compression, Extra, Population, Strategy, Task, Training
 from wayfare.core.seeds import rng_for, seed_for
+
+
+class GradientGuard:
+    """What a device does instead of plain steps, so that they say little of single samples."""
+
+    def steps(self, device: Device, net: nn.Module, iterations: int) -> Iterator[list[Batch]]:
+        """The samples of each step, one by one."""
+        raise NotImplementedError
+
+    def fill(
+        self, device: Device, net: nn.Module, step: int, batches: list[Batch], gradient: Callable[[Batch], Tensor]
+    ) -> None:
+        """Put the gradient of this step into the parameters; `gradient` puts that of a batch there."""
+        raise NotImplementedError
 
 
 class Bench:
@@ -37,9 +51,12 @@ class Bench:
         seed: int,
         memories: Memories,
         where: str = "cpu",
+        compression: Compression = AS_IS,
+        guard: GradientGuard | None = None,
     ) -> None:
         self.task, self.strategy, self.training, self.population = task, strategy, training, population
         self.clients, self.seed, self.memories, self.where = clients, seed, memories, torch.device(where)
+        self.compression, self.guard = compression, guard
         self._nets: list[nn.Module] = []
         net = self.net(0)
         self.initial: Weights = snapshot(net)
@@ -132,18 +149,15 @@ class Device:
         net.train()
         parameters = [p for p in net.parameters() if p.requires_grad]
         if not parameters:
-            raise WayfareError("nothing of this network is trained: choose what is, for instance with model.train")
+            raise WayfareError("no part of this network is trained: choose one, for instance with model.train")
         optimizer = _optimizer(self.training, parameters, self.lr)
         memo: dict[str, Any] = {}
-        total, steps = torch.zeros((), device=self._bench.where), 0
-        for batch in self._batches(net, memo, iterations or int(message.number("iterations"))):
-            output = self.task.forward(net, batch)
-            loss = self.task.loss(output, batch, memo)
-            total += loss.detach()
-            if extra is not None:
-                loss = loss + extra(output, batch)
-            net.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+        total, steps, guard = torch.zeros((), device=self._bench.where), 0, self._bench.guard
+        for batches in self._steps(net, memo, iterations or int(message.number("iterations"))):
+            if guard is None:
+                total += self._fill(net, batches[0], memo, extra)
+            else:
+                guard.fill(self, net, steps, batches, lambda batch: self._fill(net, batch, {}, extra))
             if self.training.clip > 0:
                 nn.utils.clip_grad_norm_(parameters, self.training.clip)
             tuning.step(optimizer)
@@ -155,6 +169,22 @@ class Device:
             raise WayfareError(f"the loss is not finite after {steps} steps: lower training.lr or set training.clip")
         return {"n": len(self.client.train), "steps": steps, "loss": mean_loss}
 
+    def _fill(self, net: nn.Module, batch: Batch, memo: dict[str, Any], extra: Extra | None) -> Tensor:
+        """Put the gradient of a batch into the parameters; returns the task's loss."""
+        output = self.task.forward(net, batch)
+        found = self.task.loss(output, batch, memo)
+        loss = found if extra is None else found + extra(output, batch)
+        net.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        return found.detach()
+
+    def _steps(self, net: nn.Module, memo: dict[str, Any], iterations: int) -> Iterator[list[Batch]]:
+        """The batches of each step: one, or with a guard one for each sample."""
+        guard = self._bench.guard
+        plain = ([batch] for batch in self._batches(net, memo, iterations))
+        for batches in plain if guard is None else guard.steps(self, net, iterations):
+            yield [flipped(batch, len(self.task.classes)) if self.flips else batch for batch in batches]
+
     def _batches(self, net: nn.Module, memo: dict[str, Any], iterations: int) -> Iterator[Batch]:
         """`epochs` passes over the data (`at_most` so many steps), or passes until `iterations` steps are made."""
         wanted = iterations or self.training.iterations
@@ -165,7 +195,7 @@ class Device:
             before = made
             rng = self.rng(f"pass {number}")
             for batch in self.task.steps(net, self.client, self.training.batch_size, memo, rng):
-                yield flipped(batch, len(self.task.classes)) if self.flips else batch
+                yield batch
                 made += 1
                 if made == last:
                     return

@@ -43,7 +43,7 @@ class DataError(WayfareError):
         remedy: str = "",
     ) -> None:
         where = "" if file is None else f"{file}:{line}: " if line is not None else f"{file}: "
-        self.file, self.line, self.field, self.remedy = file, line, field, remedy
+        self.what, self.file, self.line, self.field, self.remedy = what, file, line, field, remedy
         super().__init__(where + (f"field {field!r}: " if field else "") + what + (f" ({remedy})" if remedy else ""))
 
 

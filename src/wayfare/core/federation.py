@@ -22,6 +22,7 @@ from wayfare.core.protocols import (
     Progress,
     Strategy,
     Task,
+    Training,
 )
 
 
@@ -62,6 +63,8 @@ class Federation:
     exchange: Exchange | None = None
     about: str = ""  # how devices train, in words: names what a laboratory's result depends on
     folder: Path = Path()
+    training: Training = Training()
+    sizes: tuple[int, ...] = ()  # how many samples clients train on, each number once
     progress: Progress = lambda text, done, total: None  # of long work before a round
 
     def gate(self, round: int, expected: int = 0) -> Gate:
@@ -78,4 +81,7 @@ class Federation:
 
     def context(self, round: int, expected: int = 0) -> MergeContext:
         """What an aggregation knows of a round in which so many clients are asked, on average."""
-        return MergeContext(round, self.seed, self.folder, len(self.population), expected)
+        return MergeContext(
+            round, self.seed, self.folder, clients=len(self.population), expected=expected, sizes=self.sizes,
+            training=self.training,
+        )  # fmt: skip

@@ -126,14 +126,14 @@ class Gate:
             nonlocal asked
             for device, message in requests:
                 asked += 1
-                self.bytes_down += message.nbytes
+                self.bytes_down += self.engine.bytes_down(program, message)
                 yield device, message
 
         def noted() -> Iterator[Arrival]:
             nonlocal admitted
             for arrival in self._admitted(program, counted(), expects, values, test=test):
                 admitted += 1
-                self._count(arrival.device, arrival.reply)
+                self._count(program, arrival.device, arrival.reply)
                 yield arrival
 
         # a bound made from the other replies would let one client change what the others count for
@@ -222,10 +222,10 @@ class Gate:
             most = min(self.size_of(device) if given is None else len(given), policy.max_examples)
         return admit(reply, expects, message.tensors, policy, round=self.round, examples=most, values=values)
 
-    def _count(self, device: str, reply: Bundle) -> None:
+    def _count(self, program: str, device: str, reply: Bundle) -> None:
         n, loss = int(reply.number("n")), reply.number("loss")
         self.clients.append(device)
-        self.bytes_up += reply.nbytes
+        self.bytes_up += self.engine.bytes_up(program, reply)
         self.examples += n
         self.loss += n * loss
         self.losses.append(loss)

@@ -7,8 +7,8 @@ A *topology* says who talks to whom. An *engine* is the one door between those w
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
@@ -20,7 +20,7 @@ from wayfare.core.bundle import Bundle, Weights
 from wayfare.core.values import ANY_METRIC, Kind
 
 if TYPE_CHECKING:
-    from wayfare.core.device import Bench, Device
+    from wayfare.core.device import Bench, Device, GradientGuard
     from wayfare.core.federation import Federation, Round
 
 
@@ -259,6 +259,14 @@ class Task:
         """Metrics on these samples of the pool, or on the task's own test set."""
         raise NotImplementedError
 
+    by_sample: ClassVar[bool] = False
+    """Whether the loss of a batch is the mean over its samples, each of which can be a batch alone."""
+
+    @property
+    def told(self) -> str:
+        """What a trained model tells of all clients' data beside its weights: a vocabulary, say; "" if nothing."""
+        return ""
+
     @property
     def warnings(self) -> list[str]:
         """What speaks against these settings: told when a run begins."""
@@ -335,6 +343,8 @@ class MergeContext:
     folder: Path = Path()  # of the run
     clients: int = 0  # who could be asked
     expected: int = 0  # how many of them are, on average
+    sizes: tuple[int, ...] = ()  # how many samples clients train on, each number once
+    training: Training = field(default_factory=lambda: Training())
 
 
 class MergeRule:
@@ -344,14 +354,24 @@ class MergeRule:
     """
 
     private: ClassVar[bool] = False
-    """Single replies leave no trace but through the noise: no metric or count of theirs is recorded."""
+    """Single replies leave no trace but through the noise: no metric, count or name of theirs is recorded."""
+    unit: ClassVar[str] = ""
+    """What the privacy is that of, in words."""
 
     def misfit(self, strategy: Strategy, topology: Topology) -> str:
         """Why it cannot stand before this strategy; "" if it can."""
         return ""
 
+    def task_misfit(self, task: Task) -> str:
+        """Why it cannot be used with this task; "" if it can."""
+        return ""
+
     def check_network(self, net: nn.Module) -> None:
         """Refuse a network that it cannot handle."""
+
+    def guard(self, folder: Path) -> GradientGuard | None:
+        """What devices do with the gradients of single samples; `folder` is of the process that trains."""
+        return None
 
     def choose(self, ids: Sequence[str], context: MergeContext) -> list[str] | None:
         """Who is asked in a round; None leaves it to the strategy."""
@@ -368,8 +388,50 @@ class MergeRule:
         return {}
 
     def is_spent(self, context: MergeContext) -> bool:
-        """Whether one more round would cost more than is allowed."""
+        """Whether the round of this context, the next one, would cost more than is allowed."""
         return False
+
+    def warnings(self, like: Mapping[str, Weights], context: MergeContext) -> list[str]:
+        """What speaks against these settings, of replies like this: told when a run begins."""
+        return []
+
+    def check_continued(self, context: MergeContext, rounds: Collection[int]) -> None:
+        """Refuse to continue a run of which these rounds are committed and what it keeps of its own is lost."""
+
+
+class Compression:
+    """How a model is written for its way to a device and back. By default as it is. A frozen dataclass of settings."""
+
+    def misfit(self, strategy: Strategy, topology: Topology) -> str:
+        """Why it cannot be used with these; "" if it can."""
+        return ""
+
+    def pack_message(self, message: Bundle, rng: np.random.Generator) -> Bundle:
+        """What travels to a device in place of a message to `train`."""
+        return message
+
+    def unpack_message(self, message: Bundle, like: Weights) -> Bundle:
+        """On the device: the message again; `like` has the names, shapes and types of the model."""
+        return message
+
+    def pack_reply(self, reply: Bundle, message: Bundle, device: Device) -> Bundle:
+        """On the device: what travels in place of a reply to `train`, which answers this message."""
+        return reply
+
+    def unpack_reply(self, reply: Bundle, message: Bundle) -> Bundle:
+        """The reply again, from what came and what was sent."""
+        return reply
+
+    def message_bytes(self, message: Bundle) -> int:
+        """What a message weighs when it is packed."""
+        return message.nbytes
+
+    def reply_bytes(self, reply: Bundle) -> int:
+        """What a reply weighs when it is packed."""
+        return reply.nbytes
+
+
+AS_IS = Compression()
 
 
 @dataclass(frozen=True)
@@ -401,6 +463,14 @@ class Engine:
     ) -> Iterator[tuple[str, Bundle | Failure]]:
         """Run a program on each device; replies in the order asked, as they become available."""
         raise NotImplementedError
+
+    def bytes_down(self, program: str, message: Bundle) -> int:
+        """What a message weighs on its way to a device."""
+        return message.nbytes
+
+    def bytes_up(self, program: str, reply: Bundle) -> int:
+        """What a reply weighed on its way here."""
+        return reply.nbytes
 
     def prefetch(self, program: str, requests: Iterable[tuple[str, Bundle]], round: int, seconds: float) -> None:
         """Begin what the next `call` will ask; only for engines that say when (`prefetches`)."""
@@ -548,7 +618,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """When and on what the model is judged."""
+    """When and on what the model is evaluated."""
 
     every: int = 1  # rounds between two evaluations; the last round is always evaluated; 0: never
     test: bool = True  # on the task's test set
@@ -561,7 +631,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Policy:
-    """What is accepted from devices, and how long they are waited for."""
+    """What is accepted from devices, and how long to wait for them."""
 
     quorum: float = 0.5  # a round counts if at least this share of those asked gave a usable reply
     deadline: float = 3600.0  # seconds for one round

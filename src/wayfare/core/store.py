@@ -150,8 +150,8 @@ class Store:
             state = self._load(lines[-1]["checkpoint"], warn if not fault else _silent)
             if state is None and fault:
                 raise StoreError(
-                    f"{fault}, and no earlier round that is still kept is without it. Restore it from a copy; or let "
-                    "devices without their memory start over, which gives another model: "
+                    f"{fault}, and no earlier round that is still kept can do without it. Restore it from a copy; or "
+                    "let devices without their memory start over, which gives another model: "
                     f"wayfare resume {self.folder} --allow-changed memory"
                 )
             faults = {} if state is None else self._memory_faults(lines, strict)

@@ -1,4 +1,4 @@
-"""Training without importing torch's compiler.
+"""Training without importing torch's compiler, and seeding without a look for GPUs.
 
 torch's optimisers import it when they are first used, only to tell it to keep off. That takes every process 2.3 s of
 CPU time, almost as much as importing torch (2.6 s): a quarter of a quickstart, which takes 9.2 s with engine `local`.

@@ -66,7 +66,8 @@ class LocateExample:
     city: CityMap
     index: int  # photographs in it
     photos: Sequence[LocatedPhoto]
-    threshold: float | None  # None: too few photos to learn one from
+    threshold: float | None  # of confidence; None: too few photos to learn confidence from
+    is_certain: bool  # whether the threshold is one at which the wanted precision is certain
     queries: int  # photos of places in the index
     right: int
     accepted: int  # of these, not called unknown

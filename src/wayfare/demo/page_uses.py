@@ -42,13 +42,19 @@ def verdict(found: LocateExample, number: int, photo: LocatedPhoto) -> LocateVer
 def all_located(found: LocateExample) -> str:
     """The results of all photos."""
     text = (
-        "The first two are chosen by a rule: of the photos that the model answers, those at a third and two thirds of "
-        "the list. The third is from another city, which is not in the index. Of all "
+        "The photos are chosen by a rule, not by how they came out. The first two: of the photos that the model "
+        "answers, and whose neighbours on the same walk it locates close by, those at a third and two thirds of the "
+        "list. The third: the middle one of another city’s, which is not in the index. Of all "
         f"{number(found.queries)} photos of {found.city.name}, {number(found.right)} were located within "
         f"{found.radius:g} m."
     )
     if found.threshold is None:
-        return f"{text} There was no confidence threshold that could be trusted."
+        return f"{text} There were too few photos to learn confidence from."
+    if not found.is_certain:
+        text += (
+            " No confidence is high enough to be certain that nine of ten answers are right; here those with a "
+            f"confidence of {found.threshold:g} or more are taken."
+        )
     return (
         f"{text} The model may answer “unknown”. It did so for {number(found.queries - found.accepted)} of them; of "
         f"the other {number(found.accepted)} answers {number(found.accepted_right)} were right. Of "

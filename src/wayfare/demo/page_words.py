@@ -109,7 +109,7 @@ class TaskResult:
         if ahead > _SAME:
             return f", {points(ahead)} more than clients reach alone"
         if ahead < -_SAME:
-            return f", which is {points(-ahead)} less than clients reach alone: federating did not pay here"
+            return f", which is {points(-ahead)} less than clients reach alone: federation did not pay off here"
         return ", no better than each client alone"
 
     @property

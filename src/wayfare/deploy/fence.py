@@ -211,9 +211,11 @@ class Fence:
         """What the SuperLink says to a request that may pass."""
         route = route_of(request.method.decode("ascii"), request.target.decode("ascii", "replace"))
         if guest is None or not self._roll.holds(peer.name, peer.certificate):  # it may have been revoked just now
-            raise FenceRefusal("its certificate is revoked or not on the roll", 401)  # Flower's node ends then
+            raise FenceRefusal(
+                "its certificate was revoked, or is not on the list of nodes", 401
+            )  # Flower's node ends then
         if guest.connections > _PER_NODE:
-            raise FenceRefusal("too many connections of one node", 429)
+            raise FenceRefusal("too many connections from one node", 429)
         await asyncio.sleep(guest.pause())
         length = dict(request.headers).get(b"content-length", b"0")
         if int(length) > ROUTES[route]:

@@ -24,7 +24,7 @@ _LARGEST = 2**16  # bytes
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:.]{2,45}")
 _HEAD = """\
 # An invitation to a federation of Wayfare: wayfare federate join THIS_FILE --photos DIR
-# Whoever has this file can take part as {name}. Send it over a safe way, and let nobody else read it.
+# Whoever has this file can take part as {name}. Send it over a secure channel, and let nobody else read it.
 version = {version}
 """
 
@@ -85,7 +85,7 @@ def read_invite(path: Path) -> Invite:
     except OSError as error:
         raise ConfigError(f"cannot read the invitation {path}: {error.strerror}") from error
     except (ValueError, TypeError, RecursionError, ConfigError) as error:
-        raise ConfigError(f"{path} is not a sound invitation: {error}. Ask the server's owner for a new one") from error
+        raise ConfigError(f"{path} is not a valid invitation: {error}. Ask the server's owner for a new one") from error
     return made
 
 

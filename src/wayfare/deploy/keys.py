@@ -115,8 +115,8 @@ def enrol(folder: Path, name: str, days: int) -> tuple[bytes, bytes]:
     place = folder / "nodes" / f"{name}.crt"
     if place.exists():
         raise ConfigError(
-            f"{name!r} is invited already, and a name belongs to one key: choose another name, or take the first "
-            f"invitation back with `wayfare federate revoke {name} --certificates {folder}`"
+            f"{name!r} is invited already, and a name belongs to one key: choose another name, or revoke the "
+            f"first invitation with `wayfare federate revoke {name} --certificates {folder}`"
         )
     key = new_key()
     certificate = pem(Authority(_AUTHORITY, _load_key(folder / "ca.key")).for_client(name, key.public_key(), days))
@@ -140,5 +140,7 @@ def _load_key(path: Path) -> Any:
     from cryptography.hazmat.primitives import serialization
 
     if not path.is_file():
-        raise ConfigError(f"{path} is missing: only who has it can invite nodes or change the server's certificate")
+        raise ConfigError(
+            f"{path} is missing: without it, nodes cannot be invited and the server's certificate cannot be changed"
+        )
     return serialization.load_pem_private_key(path.read_bytes(), password=None)

@@ -20,11 +20,13 @@ def check_federable(experiment: Experiment) -> None:
     """Refuse what real devices with folders of their own cannot do."""
     if experiment.task.on_folder("") is None:
         raise ConfigError(
-            f"the task {name_of('task', experiment.task)!r} of this recipe reads no folder, and devices bring theirs: "
-            "choose data with a path, for instance data.name = 'folder'"
+            f"the task {name_of('task', experiment.task)!r} of this recipe reads no folder, but each device has its "
+            "own: choose data with a path, for instance data.name = 'folder'"
         )
     if experiment.strategy.pooled:
-        raise ConfigError("this strategy brings all samples to one place, and here they stay where they are")
+        raise ConfigError(
+            "this strategy collects all samples in one place, but in a federation they stay on the devices"
+        )
     if name_of("topology", experiment.topology) != "server":
         raise ConfigError(
             f"the topology {name_of('topology', experiment.topology)!r} runs in a simulation only; "
@@ -73,7 +75,7 @@ def checked(experiment: Experiment, name: str) -> Experiment:
     if then != now:
         raise DataError(
             f"{now} samples, and {then} when this device joined",
-            remedy="bring the folder back to what it was, or begin a new run",
+            remedy="restore the folder, or start a new run",
         )
     return replace(experiment, task=experiment.task.among(sum(partition.sizes)))
 

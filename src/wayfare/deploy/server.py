@@ -141,12 +141,12 @@ def _job(experiment: Experiment | None, folder: Path, nodes: int, wait: float, r
     before = folder / "flower" / "job.json"
     if experiment is None:
         if not (folder / "experiment.toml").exists() or not before.exists():
-            raise StoreError(f"{folder} holds no federation to go on with")
+            raise StoreError(f"{folder} holds no federation to continue")
         run = json.loads(before.read_text(encoding="utf-8"))["run"]
         text = ""
     else:
         if (folder / "experiment.toml").exists():
-            raise StoreError(f"{folder} already holds a run: go on with it by --resume, or choose another folder")
+            raise StoreError(f"{folder} already holds a run: continue it with --resume, or choose another folder")
         check_federable(experiment)
         run, text = secrets.token_hex(8), experiment.to_toml()
     return {
@@ -189,7 +189,7 @@ def _outcome(
         if runner is None and time.monotonic() - asked > _ASK:  # it has not even begun
             asked, ended = time.monotonic(), control.is_over(run)
         if ended and not done.exists():
-            raise WayfareError(f"the server's process has ended without a word:\n{tail(place / 'superlink.log')}")
+            raise WayfareError(f"the server's process ended without a message:\n{tail(place / 'superlink.log')}")
         time.sleep(_LOOK)
 
 

@@ -48,7 +48,9 @@ def pinned_client(settings: Mapping[str, Any]) -> type[Any]:
                 return super().handle_request(request)
             except httpx.TransportError as error:
                 if "EOF occurred" in str(error):
-                    raise httpx.ConnectError("the server is not there") from error  # Flower gives up at word of TLS
+                    raise httpx.ConnectError(
+                        "the server cannot be reached"
+                    ) from error  # Flower gives up at word of TLS
                 raise
 
     class PinnedClient(FleetHttpClient):

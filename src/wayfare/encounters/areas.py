@@ -39,7 +39,7 @@ def areas_of(contacts: ContactProcess, count: int, classes: int, seed: int) -> A
     if not count:
         return Areas(np.ones((1, classes), bool), np.ones((devices, 1), bool))
     if count > classes:
-        raise ConfigError(f"topology.areas = {count}, but there are only {classes} classes to share out")
+        raise ConfigError(f"topology.areas = {count}, but there are only {classes} classes to divide")
     objects = np.zeros((count, classes), bool)
     for area, chosen in enumerate(np.array_split(rng_for(seed, "objects of areas").permutation(classes), count)):
         objects[area, chosen] = True

@@ -114,7 +114,7 @@ def _slot_by_slot(file: Path, intervals: Sequence[_Interval], slot: float) -> Me
     count = last - first + 1
     if count.sum() > _MOST:
         what = f"{int(count.sum()):,} contacts in slots of {slot:g} s: more than {_MOST:,}"
-        raise DataError(what, file, remedy="are the times really seconds? Else choose longer slots")
+        raise DataError(what, file, remedy="are the times really seconds? If so, choose longer slots")
     row = np.repeat(np.arange(len(intervals)), count)
     slots = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
     ones, others = [each.one for each in intervals], [each.other for each in intervals]
@@ -132,8 +132,8 @@ def check_plausible(found: Meetings) -> None:
     elif devices > 1000 and span < _SPAN:
         what = f"{devices:,} devices meet within {span:g} seconds"
     if what:
-        remedy = "which column is the time? Name the form with --layout or topology.layout: meetings, intervals, ..."
-        raise DataError(f"{what}: these are no contacts in this form", found.file, remedy=remedy)
+        remedy = "which column is the time? Name the format with --layout or topology.layout: meetings, intervals, ..."
+        raise DataError(f"{what}: these are not contacts in this format", found.file, remedy=remedy)
 
 
 def plain_rows(

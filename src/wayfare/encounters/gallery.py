@@ -83,9 +83,7 @@ def _bars(data: Traces | Contacts) -> list[Bars]:
     bars = [Bars(title, "pairs, mean", names, met.round(2).tolist(), True, axis="time")]
     if isinstance(data, Traces):
         present = np.bincount(bins, data.present.sum(axis=1), minlength=len(names)) / width
-        bars.insert(
-            0, Bars("Devices that are out", "devices, mean", names, present.round(2).tolist(), True, axis="time")
-        )
+        bars.insert(0, Bars("Active devices", "devices, mean", names, present.round(2).tolist(), True, axis="time"))
     meetings = traces.encounters(contacts)
     lasted = (meetings[:, 3] - meetings[:, 2] + 1) * contacts.slot
     if len(lasted):
@@ -135,9 +133,7 @@ def _sources(data: Traces, name: str) -> list[MapSource]:
     if len(still):
         first = [places[np.flatnonzero(data.present[:, device])[0], device] for device in still]
         names = [data.devices[device] for device in still]
-        sources.append(
-            MapSource("devices that stand still", "fixed", [np.array(first)], words=names, city=name, plane=plane)
-        )
+        sources.append(MapSource("stationary devices", "fixed", [np.array(first)], words=names, city=name, plane=plane))
     return sources
 
 

@@ -89,7 +89,7 @@ class Lab:
                 "exchange.regressor to a file that `wayfare study` wrote"
             )
         if not len(self._judge) or np.intersect1d(self._train, self._judge).size:
-            raise ConfigError("a laboratory judges on pictures that it does not train on: set topology.judge")
+            raise ConfigError("a laboratory evaluates models on pictures that it does not train on: set topology.judge")
         base = self._put(self._start)
         models: list[StoredRow] = [base] * len(samples)
 

@@ -174,9 +174,9 @@ def _note(movie: Movie, shown: int) -> str:
     )
     if movie.located:
         between = movie.length / len(movie.slots) * movie.slot / 60
-        text += f" Places are known every {between:.3g} min here, with straight ways between them."
+        text += f" Positions are known every {between:.3g} min and interpolated in between."
     else:
-        text += " The traces say who met whom, not where: devices stand on a circle while they are there."
+        text += " The traces say who met whom, not where: devices are drawn on a circle while they are present."
     if shown < len(movie.ids):
-        text += f" Shown are {number(shown)} of {number(len(movie.ids))} devices."
+        text += f" {number(shown)} of {number(len(movie.ids))} devices are shown."
     return text

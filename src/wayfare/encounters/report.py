@@ -21,7 +21,7 @@ _MOST_GROUPS = 12
 _MOST_LISTED = 10
 _MOST_CLASSES = 8  # that are named where devices care about some
 _QUANTILES = (("lowest", 0.0), ("lowest tenth", 0.1), ("median", 0.5), ("highest tenth", 0.9), ("highest", 1.0))
-_MEASURES = {"accuracy": "accuracy on the test set", "target_accuracy": "accuracy on the objects each cares about"}
+_MEASURES = {"accuracy": "accuracy on the test set", "target_accuracy": "accuracy on each device's target objects"}
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _in_words(record: Record, tour: TourRecord) -> str:
 def _came_of_it(tour: TourRecord) -> str:
     before, after = (one.of("accuracy") if one is not None else None for one in (tour.initial, tour.final))
     if after is None:
-        return "The models have not been judged since."
+        return "The models have not been evaluated since."
     start = f"went from {_percent(np.nanmean(before))} to" if before is not None else "is"
     return f"Their mean accuracy on the test set {start} {_percent(np.nanmean(after))}."
 
@@ -156,7 +156,7 @@ def _interests(record: Record, tour: TourRecord) -> PageTable | None:
         rows.append((_objects(np.flatnonzero(kinds[kind]), classes), *cells))
     heads = ("objects", "devices", "before", "after", "models taken each")
     more = len(kinds) - len(rows)
-    note = f"{several(more, 'rarer wish', 'rarer wishes')} left out." if more > 0 else ""
+    note = f"{several(more, 'rarer interest', 'rarer interests')} left out." if more > 0 else ""
     return PageTable("Accuracy by interest", heads, rows, note)
 
 
@@ -193,13 +193,13 @@ def _exchange_rows(record: Record, tour: TourRecord) -> list[tuple[str, str]]:
         kept = measured & exchanges.adopted
         rows += [
             ("merges that were adopted", _share(exchanges.adopted[measured])),
-            ("adopted merges that did harm", _share(exchanges.harmful[kept])),
+            ("adopted merges that lowered accuracy", _share(exchanges.harmful[kept])),
             ("gain of an adopted merge, mean", _points(exchanges.gain[kept])),
             ("regret per exchange, mean", _points(exchanges.regret[measured])),
         ]
     wrong = exchanges.predicted - exchanges.after
     if not np.isnan(wrong).all():
-        rows.append(("prediction off by, mean", _points(np.abs(wrong[~np.isnan(wrong)]))))
+        rows.append(("prediction error, mean", _points(np.abs(wrong[~np.isnan(wrong)]))))
     rows.append(("models refused at the gate", number(len(record.refused))))
     rows.append(("exchanges cut by the end of a contact", number(int(tour.slots["cut"].sum()))))
     rows.append(("exchanges that failed", number(int(tour.slots["failed"].sum()))))

@@ -47,20 +47,20 @@ class Encounters(Topology):
     meets: ClassVar[bool] = True
 
     traces: str = ""  # who was where, or who met whom, in any form that `wayfare data check` knows; or "town:300"
-    layout: str = ""  # of lines of numbers in `traces`: meetings, intervals, positions, ...; nothing: as they look
+    layout: str = ""  # of lines of numbers in `traces`: meetings, intervals, ...; empty: recognised by the numbers
     radius: float = 50.0  # R, metres
     slot: float = 30.0  # seconds
-    window: str = ""  # the part of the day that is played, "06:00-18:00"; nothing: all of it
+    window: str = ""  # the part of the day, "06:00-18:00"; empty: all of it
     fold: bool = False  # several days become one; each device-day is a device
-    matching: Literal["random", "nearest", "best"] = "random"  # whom of several a device talks to
-    public: int = 0  # pictures that are dealt to nobody: the base model and the laboratory's models learn from them
-    base_iterations: int = 0  # steps in which the base learns from them; its head is new afterwards. 0: no such base
-    probe: int = 400  # pictures that every device has, to know how good its model is
-    judge: int = 400  # pictures on which the laboratory judges merges
-    test: int = 0  # pictures of the test set on which devices are judged for the report; 0: all
+    matching: Literal["random", "nearest", "best"] = "random"  # which of several nearby devices it meets
+    public: int = 0  # pictures that no client gets: the base model and the laboratory's models learn from them
+    base_iterations: int = 0  # training steps of the base model on them; its head then starts anew; 0: none
+    probe: int = 400  # pictures on which every device measures its model
+    judge: int = 400  # pictures on which the laboratory evaluates merges
+    test: int = 0  # pictures of the test set on which devices are evaluated for the report; 0: all
     iterations: int = 0  # steps of training after each merge; the paper has none
-    signage_limit: int = 0  # budget of devices that stand still; 0: everyone's, -1: no limit
-    areas: int = 0  # sightseeing areas, each with objects of its own; 0: everyone cares about everything
+    signage_limit: int = 0  # budget of stationary devices; 0: as for all, -1: no limit
+    areas: int = 0  # sightseeing areas, each with its own objects; 0: all devices are interested in all objects
     rate: float = 0.0  # of the link, Mbit/s; 0: every exchange fits in a slot, as the paper assumes
     setup: float = 0.0  # seconds until a link is up
     joules_per_megabyte: float = 7.0  # for each side: Wi-Fi as measured by Balasubramanian et al. (2009)
@@ -90,7 +90,9 @@ class Encounters(Topology):
                 "topology: liars is a share; rate and setup are not negative; signage_limit is -1 or more"
             )
         if self.slots > 1 and self.iterations:
-            raise ConfigError("topology.slots = 1 goes with topology.iterations: devices that train remember each slot")
+            raise ConfigError(
+                "topology.iterations needs topology.slots = 1: devices that train keep a memory of each slot"
+            )
         if self.base_iterations and not self.public:
             raise ConfigError("topology.base_iterations needs topology.public, the pictures that the base learns from")
         moving = int((~self._everyone.stationary).sum())
@@ -137,7 +139,7 @@ class Encounters(Topology):
         if not events or any(event.get("taker") for event in events):
             return ""
         if not met:
-            return "no two devices met, so nothing was exchanged: a larger topology.radius, or more of the day?"
+            return "no two devices met, so nothing was exchanged: try a larger topology.radius or a longer window"
         if cut:
             why = f"{cut} exchanges did not fit into their meetings (topology.rate, topology.setup)"
         else:

@@ -115,8 +115,8 @@ def _columns_seen(strangers: Sequence[TraceSource]) -> str:
         fields = fields_of(first_line(source.data))
         if len(fields) > 1 and all(map(is_number, fields)):
             return (
-                f"; {source.name.name} has {len(fields)} columns of numbers, and what they are is unclear: name their "
-                f"form with --layout or topology.layout ({', '.join(FORMS)})"
+                f"; {source.name.name} has {len(fields)} columns of numbers, and what they are is unclear: name the "
+                f"format with --layout or topology.layout ({', '.join(FORMS)})"
             )
     return ""
 

@@ -99,7 +99,10 @@ def perform(bench: Bench, program: str, id: str, message: Bundle, deadline: floa
     device = bench.device(id, round, round - 1 if keeps else round, deadline)
     cold = not device.memory
     try:
+        message = bench.compression.unpack_message(message, bench.initial)
         reply = PROGRAMS[program](device, message)
+        if program == "train":
+            reply = bench.compression.pack_reply(reply, message, device)
     except Exception as error:  # whatever goes wrong on a device must not take the others along
         return Failure(f"{type(error).__name__}: {error}", traceback.format_exc())
     if keeps and device.memory:

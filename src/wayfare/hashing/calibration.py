@@ -1,12 +1,21 @@
-"""From which score on an item is close to a query: as near as right results usually are.
+"""What outputs have in common, and from which score on an item is close to a query.
 
-Queries are the texts of the run's queries, and the names of its labels. Each is compared with items that are searched
-when the run is judged. Of those whose first result is right, since it has a label of the query, 95 % have a score above
-the level; a query without any item above it is told that nothing is close. Where too few queries are right to say
-anything, everything is close.
+A score is the cosine of a query's and an item's output, each scaled to length 1 and less the mean of its kind: single
+words, texts, or pictures. What all queries have in common says nothing about what is looked for. With a bag of words it
+is most of a short query's output: on 1,906 emoji one picture was among the first ten of 81 % of 1,185 words. Precision
+at 10 by pictures alone, right being that the word is in the picture's text: 0.05 without the means and 0.32 with them;
+over the 190 pictures that nobody learnt from, for 90 words, 0.25 and 0.44. (Means of outputs that keep their lengths
+give 0.33 and 0.45, but an index does not keep lengths.)
+
+An item is close if it is as near as right results usually are. Queries are the texts of the run's queries, and the
+names of its labels. Each is compared with items that are searched when the run is judged. Of those whose first result
+is right, since it has a label of the query, 95 % have a score above the level; a query without any item above it is
+told that nothing is close. Where too few queries are right to say anything, everything is close.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -15,21 +24,32 @@ from torch.nn.functional import normalize
 
 from wayfare.hashing.task import Hashing
 
-_QUERIES, _ITEMS = 300, 1000
+_QUERIES, _ITEMS, _WORDS = 300, 1000, 500
 _LEAST, _SHARE = 20, 0.05
 EVERYTHING = -1.0
 
 
-def close_scores(task: Hashing, net: nn.Module) -> dict[str, float]:
-    """The level for queries of words that look for photos, and for texts."""
+def centres(task: Hashing, net: nn.Module) -> dict[str, torch.Tensor]:
+    """Means of outputs of length 1: of "words" asked for one by one, and of the "text" and "image" of pairs."""
+    pairs = task.pairs
+    rows = _some(pairs.train, _ITEMS)
+    found = {side: normalize(task.features(net, side, rows)).mean(0).cpu() for side in ("text", "image")}
+    words = [pairs.words[place] for place in _some(np.arange(len(pairs.words)), _WORDS)]
+    found["words"] = normalize(_of_texts(task, net, words)).mean(0).cpu() if words else found["text"]
+    return found
+
+
+def close_scores(task: Hashing, net: nn.Module, middle: Mapping[str, torch.Tensor]) -> dict[str, float]:
+    """The level for queries of words that look for photos, and for texts; `middle` is what `centres` gives."""
     pairs = task.pairs
     queries, items = _some(pairs.query, _QUERIES), _some(pairs.retrieval, _ITEMS)
     if not len(queries) or not len(items):
         return {"photos": EVERYTHING, "texts": EVERYTHING}
     asked, wanted = _asked(task, net, queries)
+    asked = normalize(asked) - middle["words"].to(asked)
     labels = task.loaded.labels(items)[-1]
     return {
-        view: level(asked, task.features(net, side, items), wanted, labels)
+        view: level(asked, normalize(task.features(net, side, items)) - middle[side].to(asked), wanted, labels)
         for view, side in (("photos", "image"), ("texts", "text"))
     }
 
@@ -50,12 +70,17 @@ def _asked(task: Hashing, net: nn.Module, rows: np.ndarray) -> tuple[torch.Tenso
     names = [task.loaded.label_text(row) for row in single]
     read = [at for at, name in enumerate(names) if name]
     if read:
-        device = outputs[0].device
-        with torch.no_grad():
-            raw = net.encode("text", task.loaded.of_texts([names[at] for at in read]).to(device))  # type: ignore[operator]
-            outputs.append(net.enhance("text", raw))  # type: ignore[operator]
+        outputs.append(_of_texts(task, net, [names[at] for at in read]))
         wanted.append(single[read])
     return torch.cat(outputs), np.concatenate(wanted)
+
+
+@torch.no_grad()
+def _of_texts(task: Hashing, net: nn.Module, texts: Sequence[str]) -> torch.Tensor:
+    device = next(net.parameters()).device
+    raw = net.encode("text", task.loaded.of_texts(texts).to(device))  # type: ignore[operator]
+    found: torch.Tensor = net.enhance("text", raw)  # type: ignore[operator]
+    return found
 
 
 def _some(rows: np.ndarray, count: int) -> np.ndarray:

@@ -388,11 +388,12 @@ def _appended(folder: Path, facts: CodeFacts, rows: Mapping[str, StoredRow], rep
         metadata=grown[METADATA], ends=grown[ENDS], replaced=grown[REPLACED],
     )  # fmt: skip
     with explained(folder / FACTS):
-        disk.write(folder / FACTS, _encoded(facts))
+        disk.write(folder / FACTS, encoded(facts))
     return facts
 
 
-def _encoded(facts: CodeFacts) -> bytes:
+def encoded(facts: CodeFacts) -> bytes:
+    """What codes.json contains."""
     table = dataclasses.asdict(facts)
     return json.dumps({"facts": table, "checksum": checksum(table)}, indent=1).encode()
 
@@ -406,7 +407,7 @@ def _read_facts(folder: Path) -> CodeFacts:
         if table["format"] != FORMAT:
             raise StoreError(f"{file}: an index of format {table['format']}; this version of Wayfare reads {FORMAT}")
         facts = _READER.validate_json(json.dumps(table), strict=True)
-        if data != _encoded(facts):
+        if data != encoded(facts):
             raise ValueError("its checksum does not match")
         return facts
     except FileNotFoundError:

@@ -24,7 +24,7 @@ from wayfare.components import build, settings_of
 from wayfare.core.bundle import Bundle, digest, load_into
 from wayfare.core.errors import ConfigError, DataError, StoreError
 from wayfare.experiment import Experiment
-from wayfare.hashing.calibration import close_scores
+from wayfare.hashing.calibration import centres, close_scores
 from wayfare.hashing.data.base import PairFiles
 from wayfare.hashing.data.pairs import Paired
 from wayfare.hashing.data.without_pairs import WithoutPairs
@@ -33,6 +33,7 @@ from wayfare.hashing.task import Hashing
 from wayfare.nets.features import PictureTrunk
 from wayfare.trained import Trained, trained, untrained
 
+_CENTRES = "centres"
 _FORM = 1  # of texts and pictures on their way to the network: raise it when the same file comes to give another code
 _AT_ONCE = 32  # pictures that go through the network together
 _TEXTS = 1000
@@ -50,6 +51,7 @@ class HashModel:
     trunk: PictureTrunk | None  # what makes features of pictures
     close: Mapping[str, float] = field(default_factory=lambda: dict.fromkeys(("photos", "texts"), -1.0))
     # the score from which on an item counts as close to a query of words, see `calibration`
+    centres: Mapping[str, Tensor] = field(default_factory=dict)  # means of outputs of length 1, see `calibration`
 
     @cached_property
     def digest(self) -> str:
@@ -112,15 +114,20 @@ class HashModel:
     def of_pictures(self, images: np.ndarray) -> np.ndarray:
         """The same for pictures, uint8 (n, H, W, 3)."""
         self.check_photos()
-        parts = [torch.from_numpy(images[at : at + _AT_ONCE]) for at in range(0, len(images), _AT_ONCE)]
-        return self._encode("image", [self._inputs(part.permute(0, 3, 1, 2).float()) for part in parts])
+        side, starts = self.task.model.image, range(0, len(images), _AT_ONCE)
+        return self._encode("image", [side.shown(self.trunk, images[at : at + _AT_ONCE]) for at in starts])
 
     def pack(self) -> bytes:
         """One file from which `unpack` makes the model again, without its run and data."""
         known = settings_of(self.task.data)
         names = {"recipe": self.recipe, "name": self.name, "trained": self.trained, "digest": self.digest}
         tables = {"known": json.dumps(known), "close": json.dumps(dict(self.close))}
-        return Bundle(self._parts, {**names, **tables}).pack()
+        return Bundle({**self._parts, _CENTRES: dict(self.centres)}, {**names, **tables}).pack()
+
+    def centre(self, kind: str) -> np.ndarray:
+        """What outputs have in common: of "words" that are asked for, of each "text", of each "image"."""
+        found = self.centres.get(kind)
+        return np.zeros(self.bits, np.float32) if found is None else found.numpy()
 
     @property
     def _parts(self) -> dict[str, dict[str, Tensor]]:
@@ -130,9 +137,6 @@ class HashModel:
             "trunk": {} if self.trunk is None else self.trunk.own_weights(),
             "means": {str(at): net.mean for at, net in enumerate(_pixel_nets(self.net))},  # are in no state dict
         }
-
-    def _inputs(self, pictures: Tensor) -> Tensor:
-        return pictures if self.trunk is None else self.trunk(pictures / 255)
 
     @torch.no_grad()
     def _encode(self, view: str, parts: Sequence[Tensor]) -> np.ndarray:
@@ -173,6 +177,7 @@ def load_hash_model(found: Trained[Hashing], device: str = "auto") -> HashModel:
     net = untrained(replace(found.experiment, task=task))
     load_into(net, found.weights)
     ready = _ready(net, device)
+    middle = centres(found.task, ready)
     return HashModel(
         found.record.name,
         found.record.recipe,
@@ -180,7 +185,8 @@ def load_hash_model(found: Trained[Hashing], device: str = "auto") -> HashModel:
         task=task,
         net=ready,
         trunk=task.model.image.trunk(),
-        close=close_scores(found.task, ready),
+        close=close_scores(found.task, ready, middle),
+        centres=middle,
     )
 
 
@@ -191,7 +197,7 @@ def unpack(file: Path, device: str = "auto") -> HashModel:
         recipe, known = str(bundle.values["recipe"]), json.loads(str(bundle.values["known"]))
         experiment = Experiment.from_toml(recipe)
         if not isinstance(experiment.task, Hashing):
-            raise StoreError("it is no model of the task hashing")
+            raise StoreError("it is not a model of the task hashing")
         data = build(WithoutPairs, known, "known")
         task = replace(experiment.task, data=data, model=experiment.task.model.without_weights())
         lacking = task.model.missing_files()
@@ -200,6 +206,7 @@ def unpack(file: Path, device: str = "auto") -> HashModel:
         for at, part in enumerate(_pixel_nets(net)):
             part.mean = bundle["means"][str(at)]
         close = {str(view): float(score) for view, score in json.loads(str(bundle.values["close"])).items()}
+        middle = {kind: mean.reshape(task.model.bits) for kind, mean in bundle[_CENTRES].items()}
         trunk = None if lacking else task.model.image.trunk(bundle["trunk"])
     except (OSError, StoreError, ConfigError, DataError, KeyError, ValueError, TypeError, AttributeError,
             RuntimeError, RecursionError) as error:  # fmt: skip
@@ -209,7 +216,8 @@ def unpack(file: Path, device: str = "auto") -> HashModel:
         remedy = " and ".join(f"wayfare data get {name}" for name in names)
         raise DataError(f"this model needs {' and '.join(names)}, not fetched on this machine", file, remedy=remedy)
     name, weights = (str(bundle.values.get(key, "")) for key in ("name", "trained"))
-    model = HashModel(name, recipe, weights, task=task, net=_ready(net, device), trunk=trunk, close=close)
+    ready = _ready(net, device)
+    model = HashModel(name, recipe, weights, task=task, net=ready, trunk=trunk, close=close, centres=middle)
     if model.digest != bundle.values.get("digest"):
         raise StoreError(f"{file}: the model is damaged; restore it, or make the index again")
     return model

@@ -23,7 +23,8 @@ from wayfare.hashing.data.pairs import Paired
 from wayfare.hashing.data.source import PairPictures
 from wayfare.hashing.nets import CNNF, Layers, Lrn
 from wayfare.io.weights import load_weights, missing
-from wayfare.nets.features import PictureTrunk, features_in_parts, features_of
+from wayfare.nets.features import PictureTrunk, features_of
+from wayfare.nets.features_by_picture import features_by_picture
 from wayfare.nets.frozen import SMALLEST, Trunk
 from wayfare.nets.published import PUBLISHED
 from wayfare.nets.trunks import DinoTrunk
@@ -59,6 +60,11 @@ class ImageSide:
     def trunk(self, weights: dict[str, Tensor] | None = None) -> PictureTrunk | None:
         """The frozen network before the encoder; `weights` are its own (`PictureTrunk.own_weights`), if stored."""
         return None
+
+    def shown(self, trunk: PictureTrunk | None, images: np.ndarray) -> Tensor:
+        """What the encoder is shown of other pictures, uint8 (n, H, W, 3)."""
+        pictures = torch.from_numpy(images).permute(0, 3, 1, 2).float()
+        return pictures if trunk is None else trunk(pictures / 255)
 
     def without_weights(self) -> Self:
         """The same without a file of weights, for a network whose weights come from elsewhere."""
@@ -127,9 +133,8 @@ class DinoImages(ImageSide):
 
     def reader(self, pairs: Paired, progress: Progress) -> Reader:
         images = _All(_pictures(pairs), len(pairs))
-        found = features_in_parts(
-            self.trunk(), images, lambda done, total: progress("features of the pictures", done, total)
-        )
+        report = lambda done, total: progress("features of the pictures", done, total)  # noqa: E731
+        found = features_by_picture(self.trunk(), images, report)
         return lambda rows: torch.from_numpy(found[rows])
 
     def encoder(self, pairs: Paired, bits: int) -> nn.Module:
@@ -141,6 +146,9 @@ class DinoImages(ImageSide):
 
     def trunk(self, weights: dict[str, Tensor] | None = None) -> DinoTrunk:
         return DinoTrunk(self.side)
+
+    def shown(self, trunk: PictureTrunk | None, images: np.ndarray) -> Tensor:
+        return torch.from_numpy(features_by_picture(trunk or self.trunk(), images))
 
     def missing_files(self) -> list[str]:
         return missing(str(PUBLISHED["dinov2-s"].path))

@@ -112,11 +112,13 @@ def add(
     return added
 
 
-def add_pairs(model: HashModel, found: Trained[Hashing], out: Path, progress: Progress = silent) -> AddedItems:
-    """The same for the pairs that the run searches when it is judged: its own retrieval set."""
+def add_pairs(
+    model: HashModel, found: Trained[Hashing], out: Path, progress: Progress = silent, rows: np.ndarray | None = None
+) -> AddedItems:
+    """The same for pairs of the run's data: by default all of them."""
     pairs, task = pairs_of(found), found.task
     task.prepare(progress)
-    rows = pairs.retrieval
+    rows = np.arange(len(pairs)) if rows is None else rows
     with _opened(model, out) as added:
         place = _pictures_of(pairs, out)
         _put(out, "photos", model, _pair_parts(model, task, "image", rows, picture=place, progress=progress), added)

@@ -97,15 +97,6 @@ class RankTally:
         precision, recall = right / np.maximum(items, 1), right / np.maximum(right[:, -1:], 1)
         return precision.mean(0), recall.mean(0)
 
-    def precision_at(self, cutoffs: Sequence[int]) -> np.ndarray:
-        """The expected precision of the first n items for each n, a mean over the queries; of all if n is more."""
-        seen, result = np.cumsum(self.items, 1) - self.items, []
-        for cutoff in cutoffs:
-            n = _cutoff(cutoff, self._size)
-            share = np.clip((n - seen) / np.maximum(self.items, 1), 0, 1)  # of each tie, what is among the first n
-            result.append(_mean((share * self.relevant).sum(1) / max(n, 1)))
-        return np.array(result)
-
     @property
     def _size(self) -> int:
         """How long the list is, which is the same for every query."""
@@ -147,21 +138,6 @@ def mean_average_precision(
         within = ranks[: np.searchsorted(ranks, k, side="right")]
         divided_by = len(within) if divisor == "found" else min(len(ranks), k)
         result.append((np.arange(1, len(within) + 1) / within).sum() / max(divided_by, 1))
-    return _mean(np.array(result))
-
-
-def map_of_first_relevant(
-    queries: np.ndarray, database: np.ndarray, query_labels: np.ndarray, database_labels: np.ndarray, k: int
-) -> float:
-    """The mean precision at the first k relevant items wherever they stand, ties in the order of their rows.
-
-    This is not MAP@k, but what several public programs compute under that name (calc_map_k): only for comparison.
-    """
-    k = _cutoff(k, len(database))
-    result = []
-    for ranks in _ranks(queries, database, query_labels, database_labels):
-        first = ranks[:k]
-        result.append((np.arange(1, len(first) + 1) / first).sum() / max(len(first), 1))
     return _mean(np.array(result))
 
 

@@ -6,7 +6,9 @@
 
 A query is compared with all codes by Hamming distance. The nearest, with all that are as near as the last of them, are
 then ordered by `score`: the cosine of the query's output, as real numbers, and the item's, of which the index keeps 8
-bits each (in an index without these: its signs). Results that are equal in that are ordered by distance, and by id.
+bits each (in an index without these: its signs). Before they are compared, outputs are scaled to length 1, and what all
+of their kind have in common is taken out (`calibration`); a query's code has in its place what items have in common.
+Results that are equal in that are ordered by distance, and by id.
 
 Where items have texts, a query of words also finds those that have its words (`lexicon`), and the share of the words
 that they have is added to the score, times `_WORDS_COUNT`. Words that neither the model nor the texts know are read as
@@ -27,6 +29,7 @@ import numpy as np
 
 from wayfare.core.errors import ConfigError, DataError, StoreError
 from wayfare.hashing.code_index import FACTS, Codes
+from wayfare.hashing.data.words import tokens
 from wayfare.hashing.hash_model import HashModel, unpack
 from wayfare.hashing.lexicon import Lexicon
 from wayfare.hashing.ranking import pack
@@ -37,8 +40,9 @@ from wayfare.io.pictures import Skipped
 MODEL, PICTURES = "model.safetensors", "pictures"
 View = Literal["photos", "texts"]
 VIEWS: tuple[View, View] = ("photos", "texts")
+_SIDES: dict[View, str] = {"photos": "image", "texts": "text"}
 _LOOK = 2000  # items, at least, whose scores are compared
-_WORDS_COUNT = 0.5
+_WORDS_COUNT = 1.0  # of all words, as much as the best score: who asks for a word wants it
 _MOST_WORDS = 0.5  # an item that has so much of a query's words is close to it
 _SHOWN = 6  # words in a message
 _CHUNK = 256  # photos in memory at a time
@@ -155,8 +159,10 @@ def is_search_index(folder: Path) -> bool:
     return any((folder / view / FACTS).exists() for view in VIEWS)
 
 
-def search(index: SearchIndex, queries: Iterable[Query], k: int = 10, find: View | None = None) -> Searched:
-    """The k nearest items to each query.
+def search(
+    index: SearchIndex, queries: Iterable[Query], k: int = 10, find: View | None = None, *, use_texts: bool = True
+) -> Searched:
+    """The k nearest items to each query; without `use_texts` by codes alone, as if the items had no texts.
 
     `find` says whether to look for photos or texts. By default words look for photos and photos for texts, or for what
     there is if the index has only the other. A query that cannot be encoded is listed with the reason, and is an error
@@ -183,7 +189,7 @@ def search(index: SearchIndex, queries: Iterable[Query], k: int = 10, find: View
     encoded = time.perf_counter()
     for by, view in views.items():
         for each in ready[by]:
-            answers[each.at] = _answer(index, view, all_queries[each.at], each, k)
+            answers[each.at] = _answer(index, view, all_queries[each.at], each, k, use_texts=use_texts)
     found.seconds = {"encode": encoded - began, "search": time.perf_counter() - encoded}
     found.answers = [answers[at] for at in sorted(answers)]
     if len(all_queries) == 1 and found.refused:
@@ -213,11 +219,13 @@ def _encode_words(
             continue
         reading = read(words, index.vocabulary(view), model.task.model.text.is_word)
         near = similar_words(reading.unknown, model.vocabulary)
-        if reason := _refusal(reading, near, model):
+        if reason := _refusal(reading, near, model, index.lexicon(view)):
             found.refused.append(Skipped(words, reason))
         else:
             good.append((at, reading, near))
-    for (at, reading, near), features in zip(good, model.of_texts([reading.text for _, reading, _ in good])):
+    outputs = model.of_texts([reading.text for _, reading, _ in good])
+    outputs[[not model.knows(reading.text) for _, reading, _ in good]] = 0  # these have words of the texts only
+    for (at, reading, near), features in zip(good, outputs):
         unknown = reading.unknown if not model.task.model.text.any_word else ()
         yield _Encoded(at, features, reading._replace(unknown=unknown), near if unknown else ())
 
@@ -243,11 +251,11 @@ def similar_words(unknown: Sequence[str], known: Collection[str]) -> tuple[str, 
     return tuple(dict.fromkeys(close))
 
 
-def _refusal(reading: Reading, near: Sequence[str], model: HashModel) -> str:
+def _refusal(reading: Reading, near: Sequence[str], model: HashModel, lexicon: Lexicon) -> str:
     """Why a text cannot be searched for; "" if it can."""
     if not reading.text and not reading.unknown:
         return "the query has no word in it: give some words, or a photo with --photo"
-    if model.knows(reading.text):
+    if model.knows(reading.text) or any(map(lexicon.has, tokens(reading.text))):
         return ""
     hint = f"nearest to them are {_listed(near)}" if near else f"it knows {_listed(model.words)}, for instance"
     return f"none of these words is known to the model: {_listed(reading.unknown)}; {hint}"
@@ -260,10 +268,14 @@ def _listed(words: Sequence[str]) -> str:
 # ---- Codes
 
 
-def _answer(index: SearchIndex, view: View, query: Query, each: _Encoded, k: int) -> SearchAnswer:
-    codes, text = index.codes[view], each.reading.text
+def _answer(index: SearchIndex, view: View, query: Query, each: _Encoded, k: int, *, use_texts: bool) -> SearchAnswer:
+    codes, text = index.codes[view], each.reading.text if use_texts else ""
     by_words = index.lexicon(view).search(text) if text else None
-    hits = nearest_items(codes, each.features, k, by_words)
+    own = index.model.centre("words" if query.photo is None else "image")
+    known = bool(each.features.any())
+    asked = each.features / np.linalg.norm(each.features) - own if known else each.features
+    hits = nearest_items(codes, asked, k, by_words, index.model.centre(_SIDES[view]))
+    hits = hits if known else tuple(hit for hit in hits if hit.words)
     level = index.model.close[view]
     close = any(hit.score >= level or hit.words >= _MOST_WORDS for hit in hits)
     reading = each.reading
@@ -273,25 +285,31 @@ def _answer(index: SearchIndex, view: View, query: Query, each: _Encoded, k: int
 
 
 def nearest_items(
-    codes: Codes, features: np.ndarray, k: int, by_words: tuple[np.ndarray, np.ndarray] | None = None
-) -> tuple[Hit, ...]:
-    """The best k items for what a query's code is the signs of, and for rows that have its words, with their shares."""
-    rows, _ = codes.near(pack(features[None])[0], max(_LOOK, 20 * k))
+    codes: Codes, features: np.ndarray, k: int, by_words: tuple[np.ndarray, np.ndarray] | None = None,
+    centre: np.ndarray | float = 0.0,
+) -> tuple[Hit, ...]:  # fmt: skip
+    """The best k items for a query's output and for rows that have its words, with their shares.
+
+    `centre` is what the items' outputs of length 1 have in common; what queries have in common is out already.
+    """
+    code = pack((features + centre)[None])[0]
+    rows, _ = codes.near(code, max(_LOOK, 20 * k))
     shares = np.zeros(len(rows))
     if by_words is not None:
         rows = np.union1d(rows, by_words[0])
         shares = np.zeros(len(rows))
         shares[np.searchsorted(rows, by_words[0])] = by_words[1]
-    scores = _cosines(codes.numbers(rows, len(features)), features)
+    scores = _cosines(codes.numbers(rows, len(features)), features, centre)
     totals = (scores + _WORDS_COUNT * shares).round(6)
-    distances = codes.distances_of(rows, pack(features[None])[0])
+    distances = codes.distances_of(rows, code)
     reach = np.sort(-totals)[min(k, len(rows)) - 1]
     some = np.flatnonzero(-totals <= reach)  # all that are equal to the last
     order = sorted(some.tolist(), key=lambda at: (-totals[at], distances[at], codes.id_at(int(rows[at]))))[:k]
     return tuple(_hit(codes, int(rows[at]), int(distances[at]), float(scores[at]), float(shares[at])) for at in order)
 
 
-def _cosines(items: np.ndarray, features: np.ndarray) -> np.ndarray:
+def _cosines(items: np.ndarray, features: np.ndarray, centre: np.ndarray | float) -> np.ndarray:
+    items = items / np.maximum(np.linalg.norm(items, axis=1, keepdims=True), 1e-12) - centre
     lengths = np.linalg.norm(items, axis=1) * (float(np.linalg.norm(features)) or 1.0)
     found: np.ndarray = items @ features.astype(np.float32) / np.maximum(lengths, 1e-12)
     return found.astype(np.float64)
@@ -324,4 +342,13 @@ def as_table(answer: SearchAnswer) -> dict[str, Any]:
              "words": round(hit.words, 6)}
             for rank, hit in enumerate(answer.hits, start=1)
         ],
+    }  # fmt: skip
+
+
+def as_result(index: SearchIndex, found: Searched, k: int) -> dict[str, Any]:
+    """All answers for JSON, as the command line prints them and the web application hands them out."""
+    return {
+        "index": str(index.folder), "model": index.model.digest, "bits": index.model.bits, "k": k, **index.counts(),
+        "answers": [as_table(each) for each in found.answers],
+        "refused": [{"query": item.file, "reason": item.reason} for item in found.refused], "seconds": found.seconds,
     }  # fmt: skip

@@ -183,6 +183,10 @@ class Hashing(Task):
         return self.categories if name == "categories" else self.labels
 
     @property
+    def told(self) -> str:
+        return "" if isinstance(self.data, PairFiles) and self.data.terms.given else "labels and vocabulary"
+
+    @property
     def skipped(self) -> list[dict[str, str]]:
         return [{"file": str(error.file), "reason": str(error)} for error in self.pairs.problems.found]
 
@@ -320,7 +324,7 @@ class Hashing(Task):
         if reached is None or chance is None or reached > chance + _LEARNT * (1 - chance):
             return ""
         return (
-            f"no better than chance: MAP {reached:.4f}, and an order at random has {chance:.4f}. Train longer, or with "
+            f"no better than chance: MAP {reached:.4f}, and a random order has {chance:.4f}. Train longer, or with "
             "another training.lr or base method"
         )
 

@@ -42,7 +42,7 @@ def read_facts(path: Path) -> ExifFacts:
     latitude = _degrees(path, gps, (LATITUDE, LATITUDE_REF), name="GPSLatitude", sides="NS", limit=90)
     longitude = _degrees(path, gps, (LONGITUDE, LONGITUDE_REF), name="GPSLongitude", sides="EW", limit=180)
     if latitude == 0 and longitude == 0:
-        raise DataError("the position is 0, 0: the camera had none", path, field="GPSLatitude", remedy=_REMEDY)
+        raise DataError("the position is 0, 0: the camera did not know it", path, field="GPSLatitude", remedy=_REMEDY)
     heading = _real(gps.get(DIRECTION))
     camera = " ".join(filter(None, (_text(main.get(MAKE)), _text(main.get(MODEL)))))
     return ExifFacts(

@@ -45,6 +45,7 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+_ON_ITS_SIDE = 5  # and all above it: height and width are exchanged
 _SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"RIFF")
 _PNG_END = b"IEND\xaeB`\x82"
 _warning_filters = threading.RLock()
@@ -118,6 +119,16 @@ def inspect(path: Path, look: Callable[[Image.Image], Found]) -> Found:
                 return look(image)
     except Exception as error:  # as above
         raise DataError(_reason(error, start), file=path) from error
+
+
+def shape_of(path: Path) -> tuple[int, int]:
+    """Height and width of a picture as it is shown; only its head is read."""
+
+    def look(image: Image.Image) -> tuple[int, int]:
+        width, height = image.size
+        return (width, height) if _orientation(image) >= _ON_ITS_SIDE else (height, width)
+
+    return inspect(path, look)
 
 
 def _read(path: Path) -> bytes:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from wayfare.core.errors import DataError, unknown
 from wayfare.io.findings import Findings
+from wayfare.io.unknown import READ, contents, unknown_tables
 
 # Each is a module with recognises(path) and check(path, strict, progress); the more specific ones come first.
 MODULES = {
@@ -41,7 +42,7 @@ DESCRIPTIONS = {
     "celeba": "CelebA: list_attr_celeba.txt or .csv",
     "cifar": "CIFAR-10: data_batch_1.bin ...",
     "traces": "traces of devices or contacts: CSV, t x y, t id x y, t i j, i j start end, GPX",
-    "photos": "geotagged photos: EXIF, a CSV table, or @-names",
+    "photos": "photos with positions (EXIF, a table, names with @), or two runs of video frames",
     "folder": "a folder of pictures for each class",
 }
 _NEAR = ("photos", "csv_pairs")  # those that can say what is missing, in near_miss(path)
@@ -95,10 +96,11 @@ def find(path: Path, layout: str = "") -> list[FoundLayout]:
     inside = sorted(item for item in path.iterdir() if not item.name.startswith(".")) if path.is_dir() else []
     found = [FoundLayout(layout, item) for item in inside if (layout := _layout_of(item))]
     if not found:
-        known = "; ".join(DESCRIPTIONS.values())
-        what = "the folder is empty" if path.is_dir() and not inside else "not in a known layout"
+        if path.is_dir() and not inside:
+            raise DataError("the folder is empty", path, remedy=READ)
         near = [import_module(MODULES[name]).near_miss(path) for name in _NEAR]
-        raise DataError("; ".join([what, *filter(None, near)]), path, remedy=f"expected one of: {known}")
+        seen = list(filter(None, near)) or [contents(path), unknown_tables(path)]
+        raise DataError("; ".join(filter(None, ["not in a known layout", *seen])), path, remedy=READ)
     return found
 
 

@@ -72,7 +72,7 @@ def _why_not(experiment: Experiment) -> str:
     if experiment.strategy.pooled:
         return "this strategy brings all samples to one place: the server has everything"
     if experiment.topology.meets:
-        return "devices that meet have no server; whoever takes a device's model can try the same attacks on it"
+        return "devices that meet have no server; whoever receives a device's model can try the same attacks on it"
     return ""
 
 

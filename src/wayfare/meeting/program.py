@@ -13,7 +13,7 @@ import numpy as np
 
 from wayfare.clients import hold_out
 from wayfare.components import name_of
-from wayfare.core.bundle import Bundle, digest
+from wayfare.core.bundle import digest
 from wayfare.core.device import Bench
 from wayfare.core.errors import ConfigError
 from wayfare.core.gate import Gate
@@ -166,10 +166,3 @@ def budget(peer: Peer) -> dict[str, int]:
     """What the device has sent and taken, and what it still may."""
     columns = peer.device.state.columns
     return {name: int(columns[name][0]) for name in ("sent", "taken", "can_send", "can_take")}
-
-
-def ledger(folder: Path, initial: Bundle) -> Diary:
-    """A device's diary, to be read."""
-    diary = Diary(folder)
-    diary.load(initial)
-    return diary

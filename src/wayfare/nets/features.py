@@ -15,7 +15,6 @@ from wayfare.nets.cached import cached_array, in_parts, write_rows
 
 _FORM = 1  # raise it when the same trunk and pictures give other features
 _CHUNK = 4096  # pictures in memory at a time
-_SLOW = 256  # pictures of a slow trunk that are cached together
 
 
 class PictureTrunk(Protocol):
@@ -53,16 +52,6 @@ def features_of(trunk: PictureTrunk, images: Any, progress: Progress | None = No
 
     path = cache_dir() / "features" / _key(trunk, images) / "features.npy"
     return cached_array(path, shape, lambda path: write_rows(path, shape, lambda: in_parts(one, len(images)), progress))
-
-
-def features_in_parts(trunk: PictureTrunk, images: Any, progress: Progress | None = None) -> np.ndarray:
-    """The same in memory, for a slow trunk: parts are cached one by one, so that an interrupted computation goes on."""
-    found = [np.empty((0, trunk.feature_dim), np.float32)]
-    for start in range(0, len(images), _SLOW):
-        found.append(features_of(trunk, images[start : start + _SLOW]))
-        if progress is not None:
-            progress(min(start + _SLOW, len(images)), len(images))
-    return np.concatenate(found)
 
 
 def _key(trunk: PictureTrunk, images: Any) -> str:

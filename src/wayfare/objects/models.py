@@ -148,7 +148,7 @@ class ResNet18Classifier(PixelModel):
 class FrozenHeadClassifier(ObjectModel):
     """A linear layer on the features of a frozen EfficientNet-Lite0."""
 
-    image_size: int = 64  # pictures are brought to so many pixels in height and width before the frozen network
+    image_size: int = 64  # pictures are resized to this height and width in pixels before the frozen network
     weights: str = ""  # of the frozen network, a safetensors file; "": ImageNet's, which come with a package
 
     frozen: ClassVar[bool] = True

@@ -52,6 +52,7 @@ class Objects(Task):
     model: ObjectModel = part("model", "cnn", _MODELS)
     augment: PictureAugmentation = part("augmentation", "none", _AUGMENTATIONS)  # how pictures are changed in training
 
+    by_sample: ClassVar[bool] = True
     finished: ClassVar[str] = "wayfare.objects.finished:ObjectsRun"
     sources: ClassVar[frozenset[str]] = frozenset({"labels", "files"})
     moved: ClassVar[Mapping[str, str]] = {
@@ -178,8 +179,8 @@ class Objects(Task):
         if reached > chance + 2 * math.sqrt(chance * (1 - chance) / len(labels)):
             return ""
         return (
-            f"no better than chance: {100 * reached:.1f} % of the test pictures, and to say {often!r} of each would be "
-            f"right for {100 * chance:.1f} %. Train longer, or with another training.lr or model"
+            f"no better than chance: {100 * reached:.1f} % of the test pictures, and always answering {often!r} would "
+            f"be right for {100 * chance:.1f} %. Train longer, or with another training.lr or model"
         )
 
     @torch.no_grad()

@@ -72,9 +72,9 @@ def _in_words(collection: Collection) -> str:
         start = f"One data set: {collection.sets[0].description}."
     else:
         start = f"{several(len(collection.sets), 'data set')}."
-    trouble = f"{several(wrong, 'thing is', 'things are')} wrong with it." if wrong else "Nothing wrong was seen."
+    trouble = f"{several(wrong, 'problem was', 'problems were')} found." if wrong else "No problems were found."
     seen = any(found.strips or found.scenes or found.cards or found.classes for found in collection.sets)
-    opened = "Of the pictures only those on this page were opened: wayfare data check opens them all." if seen else ""
+    opened = "Only the pictures on this page were opened: wayfare data check opens all of them." if seen else ""
     return f"{start} {trouble} {opened}".rstrip()
 
 

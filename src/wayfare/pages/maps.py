@@ -54,8 +54,8 @@ def draw(sources: Sequence[MapSource]) -> list[Map]:
     thinned = [[_thinned(part) if part.kind == "ways" else part for part in parts] for parts in flat]
     ways = [track for parts in thinned for part in parts if part.kind == "ways" for track in part.tracks]
     share = min(1.0, MOST_ON_WAYS / max(sum(map(len, ways)), 1))
-    notes = [f"The {MOST_MAPS} cities of {len(ranked)} with the most to show."] if len(ranked) > MOST_MAPS else []
-    notes += [f"Ways of about {share:.0%} of the devices."] if share < 1 else []
+    notes = [f"The {MOST_MAPS} of {len(ranked)} cities with the most data."] if len(ranked) > MOST_MAPS else []
+    notes += [f"Tracks of about {share:.0%} of the devices."] if share < 1 else []
     return [
         Map(title, [_layer(part, share) for part in parts], " ".join(notes)) for title, parts in zip(titles, thinned)
     ]

@@ -87,13 +87,13 @@ def _place_content(summary: Mapping[str, Any]) -> dict[str, Any]:
 def map_part(places: Mapping[str, Any]) -> MapPart:
     """The maps with what has to be said of them."""
     maps = map_figures(places)
-    words = ["On each map a colour is a client; with many of them colours come again."]
+    words = ["On each map a colour is a client; with many clients, colours repeat."]
     if places["radius"] is not None:
         words.append(f"A circle of {number(places['radius'])} m is drawn around the photograph a client began with.")
     else:
         words.append("A photograph that several clients have has the colour of the first.")
     if sum(len(shown["x"]) for shown in places["maps"]) < sum(shown["images"] for shown in places["maps"]):
-        words.append("Of very many photographs only some are drawn, evenly.")
+        words.append("If there are very many photographs, an even selection is drawn.")
     if len(places["maps"]) > len(maps):
         words.append(f"The {len(maps)} cities of {len(places['maps'])} with the most photographs.")
     nobody = any(-1 in shown["client"] for shown in places["maps"])

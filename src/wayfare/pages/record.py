@@ -157,6 +157,20 @@ class Record:
         return self.component("topology") == "encounters"
 
     @property
+    def is_private(self) -> bool:
+        """Whether its rounds record nothing of single clients."""
+        return "privacy" in self.experiment
+
+    @property
+    def privacy(self) -> str:
+        """What the privacy of a finished run is worth, in words; "" where there is none."""
+        found = (self.summary or {}).get("privacy")
+        if not isinstance(found, Mapping) or not _is_number(found.get("epsilon")):
+            return ""
+        whose = {"client": "a client with all its samples", "sample": "one sample"}.get(str(found.get("unit")), "?")
+        return f"differential privacy of {whose}: epsilon {found['epsilon']:.4g} at delta {found.get('delta')}"
+
+    @property
     def travelled(self) -> int:
         """Bytes that travelled; between devices that meet, what one sends up is what the other takes down."""
         return self.bytes_up if self.is_tour else self.bytes_up + self.bytes_down

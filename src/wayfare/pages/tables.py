@@ -137,10 +137,17 @@ def run_table(record: Record) -> Table:
     what = "slots" if record.is_tour else "rounds"
     table.caption = Text(
         f"{rounds_done(record)} {what} in {human_seconds(record.seconds)} · {human_bytes(record.bytes_up)} up, "
-        f"{human_bytes(record.bytes_down)} down · {len(record.refused)} refused · {len(record.cold)} cold"
+        f"{human_bytes(record.bytes_down)} down · {_trouble(record)}"
+        + (f"\n{record.privacy}" if record.privacy else "")
         + (f"\n{record.protocol}" if record.protocol else "")
     )
     return table
+
+
+def _trouble(record: Record) -> str:
+    if record.is_private:
+        return "who was asked is not recorded"
+    return f"{len(record.refused)} refused · {len(record.cold)} cold"
 
 
 def compare_table(comparison: Comparison) -> Table:

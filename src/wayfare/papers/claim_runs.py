@@ -39,7 +39,7 @@ from wayfare.papers.verdicts import Verdict, decide
 from wayfare.runner import Listener, run_all, silent
 
 _NO_DATA, _FAILED = (
-    "not run: its data is not here",
+    "not run: its data is not available",
     "not run: it failed",
 )  # without the error's own words, which name folders
 
@@ -122,7 +122,7 @@ class ClaimRuns:
             for recipe, plan in self.plans.items():
                 for cell in self.needed[recipe]:
                     if weights := missing_weights(plan.experiments[cell]):
-                        self.absent.setdefault(recipe, {})[cell] = f"its weights, {weights}, are not here"
+                        self.absent.setdefault(recipe, {})[cell] = f"its weights, {weights}, are not available"
                         continue
                     batches.setdefault(self.folder(plan), {}).update(plan.runs_of(cell, seeds))
                     homes.setdefault(self.folder(plan), {})[cell] = recipe

@@ -156,7 +156,7 @@ def _left_out(plan: Plan, path: Path) -> dict[str, str]:
         converted = f"Convert torchvision's: wayfare data import-weights FILE.pth {first}"
         how = converted if first.endswith(".safetensors") else "Put it there"
         raise ConfigError(f"weights not found: {files}. {how}")
-    return {name: f"its weights, {file}, are not here" for name, file in missing.items()}
+    return {name: f"its weights, {file}, are not available" for name, file in missing.items()}
 
 
 def _network_facts(experiment: Experiment, cell: Cell) -> dict[str, Fact]:

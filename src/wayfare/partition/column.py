@@ -34,7 +34,7 @@ class Column(Partition):
     source: ClassVar[str] = "files"
 
     column: str = FOLDER  # of the table, or "folder"
-    table: str = ""  # a CSV file; nothing: the one in the data's folder that has the column
+    table: str = ""  # a CSV file; empty: the one in the data's folder that has the column
     least: int = 1  # owners with fewer samples take no part
 
     def __post_init__(self) -> None:

@@ -148,8 +148,8 @@ class Semantic(Partition):
             raise ConfigError(f"semantic: shards = {self.shards}, but there are only {clusters} clusters")
         if self.clients * self.shards < clusters:
             raise ConfigError(
-                f"semantic: {self.clients} clients with {self.shards} of {clusters} clusters each leave some to "
-                "nobody; raise clients or shards"
+                f"semantic: {self.clients} clients with {self.shards} of {clusters} clusters each leave some "
+                "clusters without a client; raise clients or shards"
             )
         supply = np.bincount(labels, minlength=clusters)
         held = Shards(self.clients, self.shards).held(supply, rng)

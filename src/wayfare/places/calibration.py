@@ -141,7 +141,7 @@ def in_words(calibration: Calibration | None, why: str) -> list[str]:
         "photos are of places that are not in it"
     )
     if found.threshold is None:
-        none = f"No threshold is certain to make {wanted} of the answers right: no answer is judged"
+        none = f"No threshold is certain to make {wanted} of the answers right, so none is called unknown"
         lines = [f"{none}. Learnt from {learnt}."]
     else:
         share = f"{found.precision:.0%} of the accepted answers are right, and {found.recall:.0%} of the known places"

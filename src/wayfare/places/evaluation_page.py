@@ -61,7 +61,7 @@ def _tiles(found: IndexEvaluation) -> list[tuple[str, str, str]]:
         if name in found.metrics:
             error = found.metrics[name]
             far = f"{error:,.0f} m" if error < 10_000 else f"{error / 1000:,.0f} km"
-            tiles.append((words, far, "from the position answered"))
+            tiles.append((words, far, "from the predicted position"))
     if found.figures:
         tiles.append(("calibration error", f"{found.figures['ece']:.3f}", "expected, 10 bins"))
         tiles.append(("AUC", f"{found.figures['auc']:.3f}", "right against wrong answers"))
@@ -72,7 +72,7 @@ def _tiles(found: IndexEvaluation) -> list[tuple[str, str, str]]:
 
 def _calibration(found: IndexEvaluation) -> Figure:
     sure, right = ([each[place] for each in found.bins] for place in (0, 1))
-    keys = (Key("bins", "photos of this index", "@c1"), Key("ideal", "as it should be", "@c2"))
+    keys = (Key("bins", "photos of this index", "@c1"), Key("ideal", "perfect calibration", "@c2"))
     line: dict[str, Any] = {"type": "scatter", "legendgroup": "bins", "x": sure, "y": right, "mode": "lines+markers"}
     line |= {"line": {"color": "@c1", "width": 2}, "marker": {"color": "@c1", "size": 8}}
     line |= {"text": [several(each[3], "photo") for each in found.bins]}

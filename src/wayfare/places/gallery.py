@@ -109,7 +109,7 @@ class _View:
         if len(rows) < 3:
             return None
         along = np.append(0, np.cumsum(np.hypot(*np.diff(self.position[rows], axis=0).T)))
-        title = f"A street walked along{f' in {self.cities[rows[0]]}' if self.several else ''}"
+        title = f"A walk along a street{f' in {self.cities[rows[0]]}' if self.several else ''}"
         wanted = [self.wanted(int(row), f"{metres:.0f} m") for row, metres in zip(rows, along)]
         return Strip(title, self.thumbnails.pictures(wanted))
 
@@ -133,7 +133,7 @@ class _View:
         wanted = [
             (self.wanted(one, self.taken(one)), self.wanted(b, f"{gap}{self.taken(b)}")) for one, b, gap in chosen
         ]
-        note = "Which way they look is not known." if self.found.heading is None and self.found.pairs is None else ""
+        note = "Their headings are not known." if self.found.heading is None and self.found.pairs is None else ""
         return Strip("One place, twice", self.thumbnails.pairs(wanted), note, pairs=True) if wanted else None
 
     def near_pairs(self) -> list[tuple[int, int, str]]:

@@ -23,7 +23,7 @@ from wayfare.io.folders import pictures_below
 from wayfare.io.pictures import Skipped
 from wayfare.places.calibration import SCORES, TOP, Curve, curve_of, other_place, scores_of
 from wayfare.places.data.place_photos import PlacePhotos
-from wayfare.places.index import Index
+from wayfare.places.index import Facts, Index
 from wayfare.places.positions import Spot, closest, mean_spot, metres, rows_of
 from wayfare.places.trained_model import describe
 
@@ -84,7 +84,7 @@ def locate(index: Index, photos: Iterable[Path | str], k: int = 5, threshold: fl
         raise ConfigError(f"k = {k}: expected at least one place")
     if threshold is not None and calibration is None:
         raise ConfigError(
-            f"{index.folder} gives no confidence ({index.facts.uncalibrated}), so a threshold has nothing to go by"
+            f"{index.folder} gives no confidence ({index.facts.uncalibrated}), so a threshold cannot be applied"
         )
     located = Located(threshold=calibration.threshold if calibration and threshold is None else threshold)
     files = _files(photos)
@@ -152,6 +152,25 @@ def as_table(answer: Answer) -> dict[str, Any]:
     ]  # fmt: skip
     verdict = {"unknown": answer.unknown, "confidence": answer.confidence, "scores": answer.scores}
     return {"photo": str(answer.photo), **verdict, "position": position, "places": places}
+
+
+def as_result(index: Index, located: Located, k: int) -> dict[str, Any]:
+    """All answers for JSON, as the command line prints them and the web application hands them out."""
+    return {
+        "index": str(index.folder), "model": index.facts.model, "k": k,
+        "threshold": located.threshold, "calibration": calibrated(index.facts),
+        "answers": [as_table(found) for found in located.answers],
+        "skipped": [item._asdict() for item in located.skipped], "seconds": located.seconds,
+    }  # fmt: skip
+
+
+def calibrated(facts: Facts) -> dict[str, Any]:
+    """For JSON, how far confidence can be trusted; or why there is none."""
+    found = facts.calibration
+    if found is None:
+        return {"threshold": None, "uncalibrated": facts.uncalibrated}
+    names = ("threshold", "precision", "recall", "wanted", "strangers", "queries")
+    return {name: getattr(found, name) for name in names} | found.figures | {"doubts": list(found.doubts)}
 
 
 def _files(photos: Iterable[Path | str]) -> list[Path]:

@@ -147,7 +147,7 @@ class Miner:
 class PartialMiner(Miner):
     """The hardest of a pool that the queries of a cache share."""
 
-    pool: int = 1000  # photographs among which negatives are looked for; all where a client has fewer
+    pool: int = 1000  # photographs that are searched for negatives; all if a client has fewer
 
     def __post_init__(self) -> None:
         super().__post_init__()

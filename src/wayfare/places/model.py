@@ -49,7 +49,7 @@ class PlaceModel(Model):
     pooling: Pooling = part("pooling", "gem", _POOLINGS)
     l2: L2Place = "after"
     linear: bool = False
-    whiten: float = 0.0  # descriptors by what those of all devices are like: 0.5 half the way to white, 1 white; 0: not
+    whiten: float = 0.0  # whitening by the descriptors of all devices: 0: none, 0.5: half of the way, 1: full
     statistics: Statistics = "batch"  # stored: BatchNorm keeps those it came with, for batches too small or too alike
     adapters: int = 0  # rank of adapters (LoRA), trained in the last stages of a frozen transformer; 0: none
     adapter_stages: int = 4  # in how many of the last stages with attention

@@ -76,7 +76,7 @@ def _found(index: Index, answer: Answer, thumbnails: Thumbnails, side: int) -> P
         agreeing=answer.agreeing,
         spread=answer.spread,
         places=[_shown(place, thumbnails) for place in answer.places],
-        sketch=_sketch(index, answer),
+        sketch=sketch_of(index, answer),
     )
 
 
@@ -89,7 +89,7 @@ def _shown(place: Place, thumbnails: Thumbnails) -> PlaceShown:
     )
 
 
-def _sketch(index: Index, answer: Answer) -> PlaceSketch:
+def sketch_of(index: Index, answer: Answer) -> PlaceSketch:
     """What is near the position, of its own group."""
     spot, photos = answer.position, index.photos
     groups, group = photos["group"], int(photos["group"][answer.places[0].first.row])

@@ -6,8 +6,8 @@ with mean m and covariance C of descriptors x of width d. Power 1 is whitening; 
 where photographs are few: their covariance has rank n < d at most, hence the multiple of I.
 
 C itself would be a large message (896 x 896 numbers for a grid, 6,144 x 6,144 for VLAD). What travels is a sketch of
-it: E[x x'] W with a fixed W of 48 random orthogonal columns, and E[|x|^2]. From S = C W follows the approximation of
-Nystroem, C = S (W' S)^-1 S', which is exact if C has rank 48 or less. Directions outside of it get the mean of the
+it: E[x x'] W with a fixed W of 32 random orthogonal columns, and E[|x|^2]. From S = C W follows the approximation of
+Nystroem, C = S (W' S)^-1 S', which is exact if C has rank 32 or less. Directions outside of it get the mean of the
 variance that is left. On unseen cities it was as good as the whole matrix, within the noise.
 
 m, the sketch and E[|x|^2] are buffers, so they travel with the network and the server's mean of them is that of all
@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 _PACE = 0.1
-_COLUMNS = 48  # of the sketch
+_COLUMNS = 32  # of the sketch
 _NOISE = 1e-6  # of the largest eigenvalue: below it there is rounding only
 
 

@@ -6,6 +6,8 @@ strategy that uses nothing of the replies but means or sums of their sections (`
 
     changes.py       the changes of a round, as vectors, and back
     client_level.py  client-level DP-FedAvg (McMahan et al., 2018): sampling, clipping, noise; adaptive clipping
+    sample_level.py  sample-level DP-SGD (Abadi et al., 2016) in each client
+    networks.py      which networks can be trained with differential privacy
     secrets.py       the secret of a run: who is sampled, and the noise
     ledger.py        what was released, written down before it is
     accounting.py    epsilon of a ledger, the noise for an epsilon

@@ -136,6 +136,12 @@ class AttackedEngine(Engine):
     def finish(self) -> None:
         self.inner.finish()
 
+    def bytes_down(self, program: str, message: Bundle) -> int:
+        return self.inner.bytes_down(program, message)
+
+    def bytes_up(self, program: str, reply: Bundle) -> int:
+        return self.inner.bytes_up(program, reply)
+
     def call(self, program: str, requests: Requests, deadline: float) -> Iterator[tuple[str, Answer]]:
         if program != "train":
             return self.inner.call(program, requests, deadline)

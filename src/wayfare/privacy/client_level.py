@@ -18,25 +18,26 @@ single replies. What is protected is what it publishes: the model, and the run's
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from torch import nn
 
-from wayfare.core.bundle import Bundle, travelling
-from wayfare.core.errors import ConfigError
+from wayfare.core.bundle import Bundle, Weights
+from wayfare.core.errors import ConfigError, StoreError
 from wayfare.core.influence import Part
 from wayfare.core.protocols import MergeContext, MergeRule, Strategy, Topology
 from wayfare.privacy.accounting import epsilon
 from wayfare.privacy.changes import Layout, copies
-from wayfare.privacy.ledger import Ledger, Release
+from wayfare.privacy.ledger import Ledger, Release, check_key
+from wayfare.privacy.networks import check_buffers
 from wayfare.privacy.secrets import Secret
 from wayfare.strategies.fedavg import FedAvg
 
 _CLIP = "clip"  # the value of the state that holds the adaptive clip
-_RUNNING = "running_"  # how statistics of normalisation layers are called
+_LOUD = 10.0  # noise over clip above which digits learn nothing (benchmarks/privacy.py)
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class ClientLevel(MergeRule):
     count_noise: float = 0.0  # of the count of unclipped changes, at least noise; 0: a twentieth of the clients asked
 
     private: ClassVar[bool] = True
+    unit: ClassVar[str] = "client"
 
     def __post_init__(self) -> None:
         for name, fits in (
@@ -73,28 +75,13 @@ class ClientLevel(MergeRule):
         if strategy.personal or strategy.pooled:
             return f"is of no use with {name}: {'models stay' if strategy.personal else 'there is one client'}"
         if not strategy.linear:
-            return (
-                f"cannot stand before {name}: it uses what single clients say, which would be published without noise"
-            )
+            return f"cannot be combined with {name}: it publishes values of single clients without noise"
         if type(strategy).choose is not FedAvg.choose:
-            return f"cannot stand before {name}, which chooses clients by their size: sampling must be the same for all"
+            return f"cannot be combined with {name}, which chooses clients by their size: all must be equally likely"
         return ""
 
     def check_network(self, net: nn.Module) -> None:
-        net.train()
-        for name, module in net.named_modules():
-            if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training and module.track_running_stats:
-                raise ConfigError(
-                    f"[privacy] {name} is a BatchNorm layer: its statistics mix the samples of a client and would be "
-                    "published without noise. Use GroupNorm, or stored statistics (model.statistics = 'stored')"
-                )
-        parameters = dict(net.named_parameters())
-        learnt = [n for n in travelling(net) if n not in parameters and not _is_running(n)]
-        if learnt:
-            raise ConfigError(
-                f"[privacy] the buffers {', '.join(learnt[:3])} are learnt from the clients' data and would be "
-                "published without noise: switch off what needs them (of places: model.whiten = 0, another pooling)"
-            )
+        check_buffers(net)
 
     # ---- a round
 
@@ -111,8 +98,9 @@ class ClientLevel(MergeRule):
         whole = np.concatenate([*total.values(), [unclipped]])
         secret = Secret(context.folder)
         tag = secret.tag("release", context.round, whole.tobytes())
+        sample = self._sample(secret, context)
         # before anything is released
-        Ledger(context.folder).add(Release(context.round, asked / context.clients, self.noise, tag))
+        self._write_down(Release(context.round, asked / context.clients, self.noise, tag, sample), context)
         drawn = secret.normal(len(whole), "noise", context.round, whole.tobytes())
         noised, at = dict[Part, np.ndarray](), 0
         for part, values in total.items():
@@ -152,16 +140,51 @@ class ClientLevel(MergeRule):
 
     # ---- what it cost
 
+    def warnings(self, like: Mapping[str, Weights], context: MergeContext) -> list[str]:
+        found = []
+        if self.delta >= 1 / context.clients:
+            found.append(
+                f"privacy.delta = {self.delta:g} is not below 1 / {context.clients} clients: the photos of one client "
+                "could be published and epsilon would still hold. Set it lower"
+            )
+        layout = Layout({}, like)
+        numbers = sum(size for part, size in layout.sizes.items() if part[1] != "running")
+        times = self._noise_of_changes(context.expected) * math.sqrt(numbers) / context.expected
+        if times > _LOUD:
+            found.append(
+                f"[privacy] the noise of a round is {times:.0f} times as long as the clip, and nothing is learnt in "
+                "such noise: ask more clients in a round, train fewer weights, or allow a larger epsilon"
+            )
+        return found
+
     def spent(self, context: MergeContext) -> dict[str, float]:
         return {"epsilon": epsilon(Ledger(context.folder).counted(), self.delta), "delta": self.delta}
 
     def is_spent(self, context: MergeContext) -> bool:
         if not self.epsilon:
             return False
-        after = Ledger(context.folder).counted()
-        after[context.expected / context.clients, self.noise] += 1
+        ledger = Ledger(context.folder)
+        after = ledger.counted()
+        if not (ledger.releases and ledger.has_sample(self._sample(Secret(context.folder), context))):
+            after[context.expected / context.clients, self.noise] += 1
         return epsilon(after, self.delta) > self.epsilon
 
+    def check_continued(self, context: MergeContext, rounds: Collection[int]) -> None:
+        ledger = Ledger(context.folder)
+        ledger.check(rounds)
+        check_key(ledger)
 
-def _is_running(name: str) -> bool:
-    return name.rpartition(".")[2].startswith(_RUNNING)
+    def _write_down(self, release: Release, context: MergeContext) -> None:
+        """In the ledger; a round that is done again with other replies may not exceed the budget either."""
+        ledger = Ledger(context.folder)
+        is_again = release not in ledger.releases and ledger.has_sample(release.sample)
+        if self.epsilon and is_again and epsilon(ledger.counted_with(release), self.delta) > self.epsilon:
+            raise StoreError(
+                f"round {release.round} was released before with other replies, and the privacy budget does not allow "
+                "it again: the run ends here"
+            )
+        ledger.add(release)
+
+    @staticmethod
+    def _sample(secret: Secret, context: MergeContext) -> str:
+        return secret.tag("sampled", context.round)

@@ -48,7 +48,7 @@ class NoDebiasing:
 
 @dataclass(frozen=True)
 class LogitAdjustment(NoDebiasing):
-    """Seldom predicates are said more readily; see the module."""
+    """Rare predicates are predicted more readily; see the module."""
 
     tau: float = 0.5
     tried: tuple[float, ...] = ()  # further values, scored on clients' own samples
@@ -69,7 +69,7 @@ class LogitAdjustment(NoDebiasing):
 
 @dataclass(frozen=True)
 class Reweighting(NoDebiasing):
-    """Seldom predicates count more in the loss; see the module."""
+    """Rare predicates count more in the loss; see the module."""
 
     power: float = 0.5
 

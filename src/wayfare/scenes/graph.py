@@ -1,7 +1,7 @@
 """The scene graph of a picture: how the things in it relate, by a trained relation head.
 
-Which objects there are, and where, is given (PredCls): by an annotation, by boxes of one's own, or by a detector. Each
-ordered pair has at most one relation; its score is p(predicate) score(subject) score(object).
+Which objects there are, and where, is given (PredCls): by an annotation, by boxes of one's own, or by a detector. Two
+objects have at most one relation, one way round; its score is p(predicate) score(subject) score(object).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import numpy as np
 
 from wayfare.core.errors import ConfigError, DataError
 from wayfare.io.pictures import Skipped
-from wayfare.scenes.boxes import Boxes
-from wayfare.scenes.detector import Detector
-from wayfare.scenes.graph_input import Find, ObservedPicture, graph_inputs
+from wayfare.scenes.boxes import Boxes, LabelledBox
+from wayfare.scenes.detector import Detector, is_installed
+from wayfare.scenes.graph_input import Find, FoundObjects, ObservedPicture, graph_inputs
 from wayfare.scenes.labels import fitting, short
 from wayfare.scenes.scene_model import SceneModel, one_scene
 
-LEAST = 0.1  # the share of such relations that people have annotated
+LEAST = 0.05  # the share of such relations that people have annotated, times how sure both objects are
 MOST_OBJECTS = 300  # in a picture: every pair of them is looked at
 _Progress = Callable[[int, int], None]
 
@@ -76,13 +76,15 @@ def graphs(
     most: int = 100,
     score: float = 0.45,
     least: float = LEAST,
+    head: Path | None = None,
     report: GraphReport | None = None,
     progress: _Progress = lambda done, total: None,
 ) -> Iterator[PredictedGraph]:
     """The graphs of photos, folders of photos, or annotations, one after the other; see `graph_input`.
 
-    `top`: relations of each; `score`: how sure the detector must be; `least`: how sure a relation must be. If not one
-    object in all pictures is of a class of the model, that is a DataError at the end.
+    `top`: relations of each; `score`: how sure the detector must be; `least`: how sure a relation must be; `head`: what
+    `wayfare detect` has learnt, with which surfaces and masks are found in photos, too. If not one object in all
+    pictures is of a class of the model, that is a DataError at the end.
     """
     if top < 1 or most < 1:
         raise ConfigError(f"top = {top}, most = {most}: expected at least 1")
@@ -94,7 +96,10 @@ def graphs(
 
     @cache
     def find() -> Find:
-        return Detector(score).find
+        if head is not None:
+            return panoptic(head, score)
+        detector = Detector(score)
+        return lambda pixels: FoundObjects(detector.find(pixels))
 
     pictures, report.skipped[:], report.notes[:] = graph_inputs(
         [Path(path) for path in paths], boxes, images, most, find
@@ -141,13 +146,32 @@ def graph_of(model: SceneModel, picture: ObservedPicture, top: int, least: float
     guesses = model.guesses(one_scene(model, picture, places[known]))
     subject, other, predicate = guesses.triplets.T
     scores = model.sureness.of(guesses.scores) * picture.scores[subject] * picture.scores[other]
-    best = np.argsort(-scores, kind="stable")[:top]
+    best = np.argsort(-scores, kind="stable")
+    _, first = np.unique(np.sort(guesses.triplets[best, :2], 1), axis=0, return_index=True)
+    best = best[np.sort(first)][:top]  # of two objects the surest relation, one way round
     best = best[scores[best] >= least]
     relations = [
         ScoredRelation(int(subject[row]), int(other[row]), model.predicates[predicate[row]], float(scores[row]))
         for row in best
     ]
     return PredictedGraph(picture, relations, unknown)
+
+
+def panoptic(head: Path, score: float) -> Find:
+    """Things and surfaces by the head that `wayfare detect` has learnt, and the detector's boxes if it is installed."""
+    from wayfare.scenes.patches import DinoPatches
+    from wayfare.scenes.segmenting import PanopticFinder, SegmentHead
+
+    learnt = SegmentHead.load(head)
+    finder = PanopticFinder(learnt, DinoPatches(), Detector(score).find if is_installed() else None)
+
+    def find(pixels: np.ndarray) -> FoundObjects:
+        found = finder.find(pixels)
+        rows = zip(found.labels, found.boxes.tolist(), found.scores.tolist())
+        boxes = [LabelledBox(label, (x1, y1, x2, y2), sure) for label, (x1, y1, x2, y2), sure in rows]
+        return FoundObjects(boxes, found.places)
+
+    return find
 
 
 def as_table(graph: PredictedGraph) -> dict[str, Any]:
@@ -165,6 +189,17 @@ def as_table(graph: PredictedGraph) -> dict[str, Any]:
         "relations": [relation._asdict() | {"score": round(relation.score, 6)} for relation in graph.relations],
         "unknown_labels": dict(graph.unknown),
     }
+
+
+def as_result(
+    run: Path | str, model: SceneModel, top: int, tables: Sequence[dict[str, Any]], report: GraphReport
+) -> dict[str, Any]:
+    """All graphs for JSON, as the command line prints them and the web application hands them out."""
+    return {
+        "run": str(run), "model": model.digest, "top": top, "graphs": list(tables),
+        "unknown_labels": dict(report.unknown), "skipped": [item._asdict() for item in report.skipped],
+        "notes": report.notes,
+    }  # fmt: skip
 
 
 def listed(labels: Counter[str]) -> str:

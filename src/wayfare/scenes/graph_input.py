@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,12 +18,23 @@ from wayfare.core.errors import ConfigError, DataError
 from wayfare.io.folders import pictures_below
 from wayfare.io.images import decode
 from wayfare.io.pictures import Skipped
+from wayfare.scenes import detections
 from wayfare.scenes.boxes import Boxes, LabelledBox
 from wayfare.scenes.data import psg
 from wayfare.scenes.data.scene_graphs import SceneGraphs
 
 _JSON = (".json", ".json.gz")
-Find = Callable[[np.ndarray], list[LabelledBox]]  # the objects of a picture, uint8 RGB
+DETECTIONS = "detections.json"  # beside the psg.json that `wayfare detect` writes
+
+
+class FoundObjects(NamedTuple):
+    """What a detector found in a picture."""
+
+    boxes: Sequence[LabelledBox]
+    segments: np.ndarray | None = None  # int32 (H, W): places among the boxes; -1 for none
+
+
+Find = Callable[[np.ndarray], FoundObjects]  # the objects of a picture, uint8 RGB
 
 
 @dataclass(frozen=True)
@@ -73,7 +85,8 @@ def graph_inputs(
                     f"{path} has {len(chosen):,} pictures: these are the first {most:,}; name others with --image ID, "
                     "or take more with --most N"
                 )
-            pictures += [_of_annotation(graphs, index) for index in chosen[: None if images else most]]
+            scores = _scores(graphs)
+            pictures += [_of_annotation(graphs, index, scores) for index in chosen[: None if images else most]]
             annotated = True
             continue
         files = [path / name for name in pictures_below(path)] if path.is_dir() else [path]
@@ -114,7 +127,17 @@ def _chosen(graphs: SceneGraphs, path: Path, images: Sequence[str]) -> list[int]
     return list(dict.fromkeys(places[image] for image in images))
 
 
-def _of_annotation(graphs: SceneGraphs, index: int) -> GraphInput:
+def _scores(graphs: SceneGraphs) -> np.ndarray:
+    """float32 (N,): what `wayfare detect` wrote beside the objects that it found; 1 for annotated ones."""
+    file = graphs.root / DETECTIONS
+    if file.is_file():
+        found = detections.read(file, graphs)
+        if np.array_equal(found.found.labels, graphs.labels):
+            return found.scores
+    return np.ones(len(graphs.labels), np.float32)
+
+
+def _of_annotation(graphs: SceneGraphs, index: int, scores: np.ndarray) -> GraphInput:
     file = graphs.picture(index)
     named = file or graphs.root / (graphs.files[index] or graphs.image_ids[index])
 
@@ -147,7 +170,7 @@ def _of_annotation(graphs: SceneGraphs, index: int) -> GraphInput:
             size=size,
             labels=[graphs.classes[label] for label in graph.labels],
             boxes=graph.boxes,
-            scores=np.ones(len(graph.labels), np.float32),
+            scores=scores[objects],
             areas=graphs.areas[objects],
             pixels=pixels,
             segments=segments,
@@ -166,10 +189,12 @@ def _photo(file: Path, boxes: Boxes | None, find: Callable[[], Find]) -> GraphIn
             near = get_close_matches(file.name, _names(file.parent), n=1)
             raise DataError("no such file" + (f"; did you mean {file.parent / near[0]}?" if near else ""), file)
         pixels = decode(file)
-        found = boxes.of(file) if boxes is not None else find()(pixels)
-        if found is None:
-            raise DataError(f"no boxes for it in {boxes.file if boxes else ''}", file)
-        return _observed(file, pixels, found, noted=boxes is not None)
+        if boxes is None:
+            return _observed(file, pixels, find()(pixels), noted=False)
+        own = boxes.of(file)
+        if own is None:
+            raise DataError(f"no boxes for it in {boxes.file}", file)
+        return _observed(file, pixels, FoundObjects(own), noted=True)
 
     return GraphInput(str(file), opened, photo=True)
 
@@ -181,9 +206,9 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def _observed(file: Path, pixels: np.ndarray, found: Sequence[LabelledBox], noted: bool) -> ObservedPicture:
+def _observed(file: Path, pixels: np.ndarray, objects: FoundObjects, noted: bool) -> ObservedPicture:
     """Clip boxes at the picture's edges and leave out those entirely outside; with `noted`, add notes about them."""
-    size = (pixels.shape[1], pixels.shape[0])
+    size, found = (pixels.shape[1], pixels.shape[0]), objects.boxes
     boxes = np.array([one.box for one in found], np.float64).reshape(-1, 4)
     inside = boxes.clip(0, np.array([*size, *size]))
     fits = (inside[:, 2] > inside[:, 0]) & (inside[:, 3] > inside[:, 1])
@@ -203,5 +228,6 @@ def _observed(file: Path, pixels: np.ndarray, found: Sequence[LabelledBox], note
         scores=np.array([one.score for one in kept], np.float32),
         areas=np.full(len(kept), -1, np.int64),
         pixels=pixels,
+        segments=objects.segments if fits.all() else None,
         notes=tuple(notes) if noted else (),
     )

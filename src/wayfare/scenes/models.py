@@ -118,7 +118,7 @@ class ImpModel(RelationModel):
 class LabelModel(RelationModel):
     """A head that reads labels, and may begin with how often they are related."""
 
-    word_vectors: str = ""  # a file in GloVe's form that labels' vectors begin with; "": normal numbers
+    word_vectors: str = ""  # a file in GloVe's format for the initial label vectors; "": random numbers
 
     def _options(self, spec: HeadSpec) -> dict[str, Any]:
         """Sizes, mode, labels' vectors and the table of frequencies."""
@@ -175,7 +175,7 @@ class GPSNetModel(LabelModel):
     """GPS-Net, whose messages know subject from object."""
 
     layers: int = 0  # rounds of messages; 0: 1, or 2 as described
-    nps: bool = False  # a loss of refined labels that cares most for those with many relations (sgdet)
+    nps: bool = False  # a loss on refined labels with more weight on objects with many relations (sgdet)
 
     def __post_init__(self) -> None:
         if self.layers < 0:

@@ -88,7 +88,7 @@ class SGDet(SceneMode):
     """Scene graph detection: the objects are a detector's."""
 
     detections: str = ""  # the detector's file (see scenes/detections.py); "": the annotated segments
-    overlap: Literal["boxes", "masks"] = "boxes"  # by which it is judged; masks need panoptic pictures of both sides
+    overlap: Literal["boxes", "masks"] = "boxes"  # what is compared; masks need panoptic pictures on both sides
     single: bool = False  # one mask for an object: of detections of one class that overlap by half the surest
 
     mode: ClassVar[Mode] = "sgdet"

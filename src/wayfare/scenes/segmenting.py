@@ -5,12 +5,14 @@ No panoptic network comes with Wayfare. What there is: features of patches by a 
 optional detector of things (`detector.py`), whose boxes say where one thing ends and the next begins.
 
     patches     the long side is 630 pixels, so a picture has at most 45 x 45 patches of 14 pixels
-    head        multinomial logistic regression on the patches of annotated pictures; a patch has the class of most of
-                its pixels, and does not count if no class has half of it
-    certainty   one temperature, fitted on every fifth picture with a head that did not see it
-    surfaces    per class the pixels where it is the best guess, if they are at least 1 % of the picture
-    things      a detected box, with the pixels in it whose best guess is its class (the whole box, if these are few);
-                elsewhere each connected region of a thing's class, if it is at least 0.5 % of the picture
+    head        linear discriminant analysis of the patches of annotated pictures, in closed form; a patch has the
+                class of most of its pixels, and does not count if no class has half of it
+    certainty   one temperature, so that on every fifth picture a head that did not see it is as sure as it is right
+    surfaces    per class the pixels where it is the best guess, if they are at least 1 % of the picture; regions below
+                a tenth of the largest are left out, because a speck would stretch the box
+    things      a detected box, with the pixels in it whose best guess is its class (the whole box, if these are few),
+                the smaller of two boxes in front; elsewhere each connected region of a thing's class, if it is at
+                least 0.5 % of the picture
     scores      a detector's own; of a region the mean probability of its class
 """
 
@@ -25,10 +27,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from scipy import ndimage
-from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 from torch import Tensor
-from torch.nn.functional import cross_entropy, interpolate
+from torch.nn.functional import interpolate
 
 from wayfare.core.bundle import Bundle
 from wayfare.core.errors import DataError, StoreError
@@ -37,9 +38,9 @@ from wayfare.scenes.data.scene_graphs import SceneGraphs
 from wayfare.scenes.labels import fitting
 
 LONG_SIDE, PATCH = 630, 14
-_MOST_PATCHES = 60_000  # that a head learns from
-_DECAY = 1e-3  # of its squared weights
+_SHRINKAGE = 0.1  # of the covariance towards a ball
 _LEAST_SURFACE, _LEAST_THING = 0.01, 0.005  # of the picture
+_LEAST_PART = 0.1  # of a surface's largest region: smaller ones are no part of it
 _LEAST_FILLED = 0.2  # of a detected box: with fewer pixels of its class the whole box is the thing
 _HELD_OUT = 5  # every so many pictures one is kept to fit the temperature with
 
@@ -141,39 +142,38 @@ def fitted(pictures: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, T
     """Weights, biases and the classes that occur, from the patches of each picture."""
     held = [one for place, one in enumerate(pictures) if place % _HELD_OUT == _HELD_OUT - 1]
     rest = [one for place, one in enumerate(pictures) if place % _HELD_OUT != _HELD_OUT - 1]
-    temperature = _temperature(*_regression(rest), held) if held else 1.0
-    weight, bias, known = _regression(pictures)
+    temperature = _temperature(*discriminant(rest), held) if held else 1.0
+    weight, bias, known = discriminant(pictures)
     return weight / temperature, bias / temperature, known
 
 
-def _regression(pictures: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
-    x, labels = (torch.cat(parts) for parts in zip(*pictures))
-    if len(x) > _MOST_PATCHES:
-        kept = torch.linspace(0, len(x) - 1, _MOST_PATCHES).long()
-        x, labels = x[kept], labels[kept]
-    known, y = (torch.from_numpy(part) for part in np.unique(labels.numpy(), return_inverse=True))
-    if len(known) == 1:
-        return torch.zeros(1, x.shape[1]), torch.zeros(1), known
-    mean, spread = x.mean(0), x.std(0).clamp(min=1e-6)
-    model = LogisticRegression(C=1 / (2 * _DECAY * len(x)), max_iter=100, tol=1e-3)
+def discriminant(pictures: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
+    """Linear discriminant analysis in closed form, with the covariance within classes that all of them share."""
+    known = np.unique(np.concatenate([labels.numpy() for _, labels in pictures]))
+    width = pictures[0][0].shape[1]
+    counts, sums, squares = np.zeros(len(known)), np.zeros((len(known), width)), np.zeros((width, width))
     with threadpool_limits(1):  # the same bits whatever the number of cores
-        model.fit(((x - mean) / spread).numpy(), y.numpy())
-    weight, bias = (torch.from_numpy(part).float() for part in (model.coef_, model.intercept_))
-    if len(known) == 2:  # sklearn has one row for two classes
-        weight, bias = torch.cat([-weight, weight]) / 2, torch.cat([-bias, bias]) / 2
-    scaled = weight / spread
-    return scaled, bias - scaled @ mean, known
+        for patches, labels in pictures:
+            x = patches.numpy().astype(np.float64)
+            places = np.searchsorted(known, labels.numpy())
+            counts += np.bincount(places, minlength=len(known))
+            np.add.at(sums, places, x)
+            squares += x.T @ x
+        means = sums / counts[:, None]
+        within = (squares - means.T @ sums) / counts.sum()
+        spread = max(float(np.trace(within)) / width, 1e-6)
+        weight = np.linalg.solve((1 - _SHRINKAGE) * within + _SHRINKAGE * spread * np.eye(width), means.T).T
+    bias = np.log(counts / counts.sum()) - (weight * means).sum(1) / 2
+    return torch.from_numpy(weight).float(), torch.from_numpy(bias).float(), torch.from_numpy(known)
 
 
 def _temperature(weight: Tensor, bias: Tensor, known: Tensor, held: Sequence[tuple[Tensor, Tensor]]) -> float:
-    """What logits are to be divided by, so that patches of other pictures are as likely right as is said; 1 to 10."""
+    """What logits are to be divided by, so that patches of other pictures are right as often as is said; 1 to 100."""
     x, labels = (torch.cat(parts) for parts in zip(*held))
-    seen = torch.isin(labels, known)
-    if not seen.any():
-        return 1.0
-    logits, y = x[seen] @ weight.T + bias, torch.searchsorted(known, labels[seen])
-    tried = [float(t) for t in np.geomspace(1, 10, 41)]
-    return min(tried, key=lambda t: float(cross_entropy(logits / t, y)))
+    logits = x @ weight.T + bias
+    right = float((known[logits.argmax(1)] == labels).float().mean())
+    tried = [float(t) for t in np.geomspace(1, 100, 81)]
+    return min(tried, key=lambda t: abs(float((logits / t).softmax(1).amax(1).mean()) - right))
 
 
 # ---- finding
@@ -228,8 +228,8 @@ def find_segments(
 def _detected(
     head: SegmentHead, best: np.ndarray, things: Iterable[LabelledBox]
 ) -> Iterator[tuple[int, np.ndarray, float, Sequence[float]]]:
-    """Things with their masks, the surest first, so that nearer ones are not hidden by doubtful ones."""
-    some = sorted(things, key=lambda one: -one.score)
+    """Things with their masks, the smallest box first: of two that overlap it is more often the one in front."""
+    some = sorted(things, key=lambda one: (one.box[2] - one.box[0]) * (one.box[3] - one.box[1]))
     height, width = best.shape
     for label, one in zip(fitting([one.label for one in some], head.classes), some):
         x1, y1, x2, y2 = (round(v) for v in np.clip(one.box, 0, (width, height, width, height)))
@@ -242,14 +242,14 @@ def _detected(
 
 
 def _regions(head: SegmentHead, best: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Each surface, and each connected region of a thing's class."""
+    """Each surface without its specks, and each connected region of a thing's class."""
     for label in np.unique(best).tolist():
-        mask = best == label
+        parts, count = ndimage.label(best == label)
+        sizes = np.bincount(parts.reshape(-1), minlength=count + 1)[1:]
         if label >= len(head.things):
-            yield label, mask
+            yield label, np.isin(parts, 1 + np.flatnonzero(sizes >= _LEAST_PART * sizes.max()))
             continue
-        parts, count = ndimage.label(mask)
-        for part in range(1, count + 1):
+        for part in 1 + np.flatnonzero(sizes >= _LEAST_THING * best.size):
             yield label, parts == part
 
 

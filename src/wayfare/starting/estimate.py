@@ -23,7 +23,7 @@ from wayfare.pages.tables import human_bytes, human_seconds
 from wayfare.topologies.server import Server
 
 _STEPS = 3  # of the trial
-_TRIED = 5  # devices that may have nothing to train on
+_TRIED, _LOOKED_AT = 5, 100  # devices that are tried until one trains, of those that are looked at
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ def estimate(experiment: Experiment, split: Population) -> RunEstimate:
         state = experiment.strategy.start(experiment.task, bench.loaded(0, bench.initial))
         state = Bundle(state.tensors, {**state.values, "population": len(bench.population)})
         step, reply = _trial(bench, state)
-        began = time.monotonic()
+        began = time.process_time()
         experiment.task.evaluate(bench.loaded(0, bench.initial), None)
-        judging = time.monotonic() - began
+        judging = time.process_time() - began
     asked, rounds, evaluations = _amounts(experiment, len(split))
     seconds = asked * _steps(experiment, split) * step + evaluations * judging
     return RunEstimate(seconds, _memory(), reply.nbytes, asked * 2 * reply.nbytes if rounds else asked * reply.nbytes)
@@ -61,15 +61,16 @@ def estimate(experiment: Experiment, split: Population) -> RunEstimate:
 def _trial(bench: Bench, state: Bundle) -> tuple[float, Bundle]:
     """Seconds of a step, and what a device sends, from one of middle size that can train."""
     sizes = bench.population.sizes
-    order = np.argsort(sizes, kind="stable")[len(sizes) // 2 :][:_TRIED]
-    for place in order.tolist():
-        device = bench.population.id(place)
+    order = np.argsort(np.abs(sizes - np.median(sizes)), kind="stable")
+    named = [bench.population.id(place) for place in order[:_LOOKED_AT].tolist()]
+    able = [device for device in named if not bench.task.cannot_train(bench.clients(device).train)]
+    for device in able[:_TRIED] or named[:1]:
         message = bench.strategy.send(state, device)
         for steps in (1, _STEPS):  # the first also reads what is kept afterwards
-            began = time.monotonic()
+            began = time.process_time()
             request = Bundle(message.tensors, {**message.values, "round": 1, "iterations": steps})
             reply = perform(bench, "train", device, request)
-            spent = (time.monotonic() - began) / steps
+            spent = (time.process_time() - began) / steps
         if isinstance(reply, Bundle):
             return spent, reply
         failure = DeviceError(device, "train", reply.reason, reply.detail)

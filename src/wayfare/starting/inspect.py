@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,10 +11,14 @@ from typing import Any
 
 from wayfare.core.errors import ConfigError, DataError, unknown
 from wayfare.core.protocols import SampleFiles
+from wayfare.hashing.data import csv_pairs
 from wayfare.io.findings import Findings
 from wayfare.io.folders import pictures_below
-from wayfare.io.layouts import DESCRIPTIONS, FoundLayout, find
+from wayfare.io.images import shape_of
+from wayfare.io.layouts import FoundLayout, find
 from wayfare.partition.column import FOLDER, NAMES, folders, read_column, tables_in
+from wayfare.starting.columns import PairColumns, columns_of
+from wayfare.starting.sentences import described
 
 TASKS = {  # what can be learnt from each layout, the usual first
     "photos": ("places", "objects"),
@@ -30,6 +35,8 @@ TASKS = {  # what can be learnt from each layout, the usual first
     "coco": ("hashing",),
     "wikipedia": ("hashing",),
 }
+_PAIRS = "csv_pairs"
+_VARYING = re.compile(r"'[^']*'|[\d.,:]+")  # of a problem's text: values, by which two of a kind differ
 _PEOPLE = (
     "photographer",
     "owner",
@@ -44,6 +51,7 @@ _PEOPLE = (
     "session",
 )
 _FEWEST, _MOST = 2, 1000  # owners
+_LOOKED_AT = 50  # pictures whose shape is looked at
 
 
 @dataclass(frozen=True)
@@ -54,6 +62,7 @@ class Inspected:
     findings: Findings
     tasks: tuple[str, ...]  # what can be learnt from it
     owners: dict[str, int] = field(default_factory=dict)  # columns, or "folder", that name owners, and how many
+    columns: PairColumns = field(default_factory=PairColumns)  # of a table, where they have no usual names
 
     @property
     def path(self) -> Path:
@@ -64,7 +73,7 @@ class Inspected:
         """What is odd about it: the first of each kind, and how many more there are."""
         kinds: dict[tuple[str | None, str], list[str]] = {}
         for problem in self.findings.problems.found:
-            kinds.setdefault((problem.field, problem.remedy), []).append(str(problem))
+            kinds.setdefault((problem.field, _VARYING.sub("", problem.what)), []).append(str(problem))
         more = {kind: f"; {len(texts) - 1:,} more like this" if len(texts) > 1 else "" for kind, texts in kinds.items()}
         return [texts[0] + more[kind] for kind, texts in kinds.items()]
 
@@ -75,23 +84,47 @@ class Inspected:
 
     def sentence(self) -> str:
         """What it is, in a line."""
-        counts = "; ".join(f"{name}: {count}" for name, count in list(self.findings.counts.items())[:6])
-        return f"{self.path} holds {DESCRIPTIONS[self.found.layout]}. {counts}"
+        columns = f" ({self.columns.sentence()}; --photo, --text and --labels name others)" if self.columns else ""
+        return f"{self.path}: {described(self.found.layout, self.findings.counts)}{columns}"
 
 
-def inspect(path: Path, layout: str = "", progress: Callable[[int, int], None] | None = None) -> Inspected:
-    """Look at a folder or file; every picture is opened."""
-    there = find(path, layout)
+def inspect(
+    path: Path,
+    layout: str = "",
+    progress: Callable[[int, int], None] | None = None,
+    told: PairColumns | None = None,
+) -> Inspected:
+    """Look at a folder or file; every picture is opened. `told` names columns of a table of photos and texts."""
+    if told and layout in ("", _PAIRS):
+        return _pairs(path, told, progress)
+    try:
+        there = find(path, layout)
+    except DataError:
+        if layout or not columns_of(path, PairColumns()):
+            raise
+        return _pairs(path, PairColumns(), progress)
     if len(there) > 1:
         listed = ", ".join(f"{item.path.name} ({item.layout})" for item in there)
         raise ConfigError(f"{path} holds several data sets: name one of {listed}")
     found = there[0]
     if found.layout not in TASKS:
-        raise DataError(f"no recipe is made for the layout {found.layout!r}", path, remedy="see docs/bring-your-own.md")
+        raise DataError(
+            f"cannot make a recipe for the layout {found.layout!r}", path, remedy="see docs/bring-your-own.md"
+        )
     tasks = TASKS[found.layout]
     if found.layout == "photos" and not _has_classes(found.path):
         tasks = ("places",)
     return Inspected(found, found.check(progress=progress), tasks, _owners(found))
+
+
+def _pairs(path: Path, told: PairColumns, progress: Callable[[int, int], None] | None) -> Inspected:
+    """A table of photos and texts whose columns are told, or guessed by what they hold."""
+    columns = columns_of(path, told)
+    if columns is None:
+        raise DataError("no table of photos and texts", path, remedy="say --photo and --text: columns of a CSV table")
+    found = FoundLayout(_PAIRS, path)
+    findings = csv_pairs.check(path, progress=progress, columns=columns.settings)
+    return Inspected(found, findings, TASKS[_PAIRS], _owners(found), columns)
 
 
 def _has_classes(path: Path) -> bool:
@@ -137,7 +170,21 @@ def _by_folder(found: FoundLayout) -> dict[str, int]:
         return {}
 
 
+def mostly_upright(root: Path) -> bool:
+    """Whether most pictures are higher than wide; some fifty are looked at."""
+    names = pictures_below(root) if root.is_dir() else []
+    votes = []
+    for name in names[:: max(1, len(names) // _LOOKED_AT)]:
+        try:
+            height, width = shape_of(root / name)
+        except DataError:
+            continue
+        votes.append(height > width)
+    return sum(votes) * 2 > len(votes)
+
+
 def data_settings(inspected: Inspected) -> dict[str, Any]:
     """[data] of a recipe: the layout's reader and the path."""
     names = {"csv_pairs": "table", "cifar": "cifar10"}
-    return {"name": names.get(inspected.found.layout, inspected.found.layout), "path": str(inspected.path.resolve())}
+    name = names.get(inspected.found.layout, inspected.found.layout)
+    return {"name": name, "path": str(inspected.path.resolve()), **inspected.columns.settings}

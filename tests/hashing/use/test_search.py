@@ -147,7 +147,7 @@ def test_words_find_photos_and_photos_find_texts(whole: Path, shop: Path) -> Non
         assert answer.hits[0].files[0].name.startswith(colour) and colour in answer.hits[0].texts[0]
     alike = search(index, [Query(photo=shop / "blue00.png"), Query("green")], 3, "texts").answers
     assert [answer.hits[0].texts for answer in alike] == [("one blue thing",), ("one green thing",)]
-    assert index.counts() == {"photos": 36, "texts": 36}
+    assert index.counts() == {"photos": 42, "texts": 42}
 
 
 def four(folder: Path, values: np.ndarray | None = None) -> codes.Codes:
@@ -173,6 +173,14 @@ def test_numbers_order_items_of_one_code(tmp_path: Path) -> None:
     found = nearest_items(codes.Codes(tmp_path), np.array([1.0, 0.1], np.float32), 2)
     assert [hit.id for hit in found] == ["a", "d"]
     assert found[0].score == pytest.approx((127 + 1.2) / (127**2 + 12**2) ** 0.5 / 1.01**0.5, abs=1e-6)
+
+
+def test_what_items_have_in_common_does_not_count(tmp_path: Path) -> None:
+    values = np.array([[127, 0], [0, 127]], np.int8)
+    codes.add(tmp_path, "m", "run", [codes.CodePart(["a", "b"], np.array([[0b01], [0b10]], np.uint8), values=values)])
+    common = np.array([0.5, 0.0], np.float32)  # so they are (0.5, 0) and (-0.5, 1)
+    found = nearest_items(codes.Codes(tmp_path), np.array([1.0, 0.0], np.float32), 2, centre=common)
+    assert [hit.score for hit in found] == pytest.approx([1.0, -0.5 / 1.25**0.5])
 
 
 def test_ties_beyond_what_is_looked_at_are_not_cut_by_name(tmp_path: Path) -> None:
@@ -245,20 +253,22 @@ def test_photos_and_texts_of_ones_own_are_added(
         draw(photos / "more" / f"my {colour}.png", colour, 100 + place)
     (photos / "broken.jpg").write_bytes(b"\xff\xd8\xff nothing")
     table = tmp_path / "captions.csv"
-    table.write_text("file,text\nmore/my red.png,a red one\nmore/my blue.png,a  blue one\nlost.png,green\n,purple\n")
+    table.write_text("file,text\nmore/my red.png,a red zebra\nmore/my blue.png,a  blue one\nlost.png,green\n,purple\n")
     first = answered(capsys, "index", trained, "--photos", photos, "--texts", table, "--out", mine)
-    assert (first["photos"], first["texts"], first["new"], first["kept"], first["skipped"]) == (38, 39, 5, 0, 3)
+    assert (first["photos"], first["texts"], first["new"], first["kept"], first["skipped"]) == (44, 45, 5, 0, 3)
     reasons = {Path(item["file"]).name: item["reason"] for item in first["skipped_files"]}
     assert "damaged" in reasons["broken.jpg"] and "none of its words" in reasons["purple"]
     assert "'lost.png'" in reasons["captions.csv"]
-    found = answered(capsys, "search", "red", "--index", mine, "-k", "40")["answers"][0]["results"]
+    found = answered(capsys, "search", "red", "--index", mine, "-k", "60")["answers"][0]["results"]
     own = next(hit for hit in found if hit["name"] == "my red.png")
-    assert own["texts"] == ["a red one"] and own["files"] == [str(photos / "more" / "my red.png")]
+    assert own["texts"] == ["a red zebra"] and own["files"] == [str(photos / "more" / "my red.png")]
     assert own["distance"] <= max(hit["distance"] for hit in found if hit["labels"] == ["red"])
+    by_text = answered(capsys, "search", "zebra", "--index", mine)["answers"][0]["results"]
+    assert [hit["name"] for hit in by_text] == ["my red.png"]  # the model has never read this word
     draw(photos / "more" / "my red.png", "green", 7)
     draw(photos / "last.png", "green", 8)
     again = answered(capsys, "index", trained, "--photos", photos, "--out", mine)
-    assert [again[key] for key in ("photos", "texts", "new", "kept", "replaced", "skipped")] == [39, 39, 1, 1, 1, 1]
+    assert [again[key] for key in ("photos", "texts", "new", "kept", "replaced", "skipped")] == [45, 45, 1, 1, 1, 1]
     assert SearchIndex(mine).codes["photos"].metadata(str(photos / "more" / "my blue.png"))["texts"] == ["a blue one"]
 
 
@@ -404,13 +414,13 @@ def test_many_queries_and_a_page(whole: Path, shop: Path, tmp_path: Path, capsys
     found = answered(capsys, "search", "--queries", tmp_path / "queries.txt", "--index", whole, "--page", page)
     assert [answer["query"] for answer in found["answers"]] == ["red thing", "green <b>thing</b>"]
     assert found["answers"][1]["unknown_words"] == ["b"] and "xyzzy" in found["refused"][0]["reason"]
-    assert [len(answer["results"]) for answer in found["answers"]] == [10, 10] and found["photos"] == 36
+    assert [len(answer["results"]) for answer in found["answers"]] == [10, 10] and found["photos"] == 42
     text = page.read_text()
     assert text.count('src="data:image/jpeg') == 20 and "<b>thing" not in text and "xyzzy" in text
     assert not re.search(r'(src|href)="(?!data:|#)', text)  # nothing is fetched
     assert main(["search", "--photo", str(shop / "red01.png"), "--index", str(whole), "-k", "2"]) == 0
     told = capsys.readouterr().out
-    assert "one red thing" in told and "texts of 36" in told and "encode" in told
+    assert "one red thing" in told and "texts of 42" in told and "encode" in told
     (tmp_path / "queries.txt").write_text("xyzzy\nplugh\n")
     assert (
         answered(capsys, "search", "--queries", tmp_path / "queries.txt", "--index", whole, status=1)["answers"] == []

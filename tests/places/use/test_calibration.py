@@ -188,7 +188,7 @@ def test_where_no_threshold_reaches_it_there_is_none() -> None:
     found = fit(scores, right, known, pieces)
     assert found.threshold is None and found.precision < 0.9
     (line,) = in_words(found, "")
-    assert line.startswith("No threshold is certain to make 90% of the answers right: no answer is judged.")
+    assert line.startswith("No threshold is certain to make 90% of the answers right, so none is called unknown.")
 
 
 def test_answers_that_can_be_told_apart_give_finite_weights() -> None:

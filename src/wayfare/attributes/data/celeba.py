@@ -41,7 +41,7 @@ class CelebA(AttributeData):
 
     path: str = ""  # the folder, its list of attributes, or the packed .npz table
     cache: float = 8.0  # GiB on disk for decoded pictures; beyond it they are read each time
-    own: bool = False  # the data is a device's own: it need not say what is to test with
+    own: bool = False  # the data is a device's own: it needs no test part
 
     def __post_init__(self) -> None:
         if self.cache < 0:

@@ -1,4 +1,4 @@
-"""A made-up table of attributes, to try things with where CelebA is not at hand. It is about nobody.
+"""A synthetic table of attributes, for use without CelebA. It describes no real people.
 
 It has CelebA's names and one thing of CelebA's form: five kinds of faces, of unequal number, which differ in how often
 they smile and in everything else, and a few attributes that go with a smile whatever the kind. So K-means finds kinds
@@ -40,7 +40,7 @@ class SyntheticFaces(AttributeData):
     faces: int = 20_000
     seed: int = 0  # which faces: the same seed gives the same ones
 
-    about: ClassVar[str] = "a made-up table, about nobody"
+    about: ClassVar[str] = "a synthetic table, not of real people"
     has_pictures: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

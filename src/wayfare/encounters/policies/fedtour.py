@@ -96,7 +96,7 @@ class FedTour:
             raise ConfigError(
                 f"fedtour must know how good every model is when the tour begins, and of "
                 f"{np.count_nonzero(~np.isfinite(facts.score))} of {len(facts.score)} devices it is not known; "
-                "give the devices pictures to be examined on"
+                "give the devices pictures to test it on"
             )
         score = facts.score.astype(np.float64)
         known = self.quantised(score)

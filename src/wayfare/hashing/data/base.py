@@ -39,6 +39,7 @@ class PairData(Data):
 class PairTerms:
     """Which labels and words there are."""
 
+    given: ClassVar[bool] = False  # written in the recipe, not made of the pairs
     rare: ClassVar[bool] = False  # labels count however few pairs have them, because others have more
 
     def labelled(self, source: PairSource, drop: Sequence[Drop], path: Path) -> PairSource:
@@ -80,6 +81,7 @@ class GivenTerms(PairTerms):
     within: tuple[int, ...] = ()  # which labels belong together: coarse label * fine labels + fine label
     words: tuple[str, ...] = ()  # (): as with "own"
 
+    given: ClassVar[bool] = True
     rare: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -110,7 +112,7 @@ class PairFiles(PairData):
     train: int = 0  # pairs to learn from; 0: as the paper, or all that are not queries
     split: Literal["auto", "order", "random", "none"] = "auto"  # "none": a device's own, nothing is held back
     seed: int = 0  # of the split
-    drop: tuple[Drop, ...] | None = None  # leave out pairs without a label or a word; by default what is usual
+    drop: tuple[Drop, ...] | None = None  # leave out pairs without a label or a word; default: as usual for the layout
     features: str = ""  # a .npy or .mat file of image features, a row for each pair of the files
     terms: PairTerms = part(
         "terms", "own", {"own": "wayfare.hashing.data.base:OwnTerms", "given": "wayfare.hashing.data.base:GivenTerms"}

@@ -73,7 +73,7 @@ class TablePairs(PairFiles):
     _counts: ClassVar[tuple[str, ...]] = ("query", "train", "min_count", "max_words")
 
     def read(self, path: Path, problems: Problems) -> PairSource:
-        file = _file(path)
+        file = table_file(path)
         columns = header(file)
         photo = self.photo or _usual(columns, "photo", file)
         texts = (self.text or _usual(columns, "text", file)).split("+")
@@ -123,7 +123,7 @@ def read(path: Path, problems: Problems) -> PairSource:
 @recogniser
 def recognises(path: Path) -> bool:
     """Whether it is a table, or a folder with one, that has pictures, texts and labels in columns of usual names."""
-    columns = {name.lower() for name in header(_file(path))}
+    columns = {name.lower() for name in header(table_file(path))}
     if {"lat", "latitude"} & columns or not all(columns & set(_USUAL[kind]) for kind in ("photo", "text")):
         return False
     return bool(columns & set(_USUAL["labels"])) or bool(columns & set(_USUAL["text"]) - {"name"})
@@ -131,26 +131,37 @@ def recognises(path: Path) -> bool:
 
 @recogniser
 def _has_pictures(path: Path) -> bool:
-    return bool({name.lower() for name in header(_file(path))} & set(_USUAL["photo"]))
+    return bool({name.lower() for name in header(table_file(path))} & set(_USUAL["photo"]))
 
 
 def near_miss(path: Path) -> str:
     """What a table of pictures lacks."""
     if path.suffix.lower() not in ("", ".csv") or not _has_pictures(path):
         return ""
-    columns = header(_file(path))
+    columns = header(table_file(path))
     if {"lat", "latitude", "lon", "lng", "longitude"} & {name.lower() for name in columns}:
         return ""
     return (
-        f"{_file(path)} names pictures, but has no column of texts ({', '.join(_USUAL['text'][:4])}); it has "
-        f"{', '.join(map(repr, columns[:30]))}"
+        f"{table_file(path)} names pictures, but has no column of texts ({', '.join(_USUAL['text'][:4])}); it has "
+        f"{', '.join(map(repr, columns[:30]))}; `wayfare init --text COLUMN` says which"
     )
 
 
-def check(path: Path, strict: bool = False, progress: Progress | None = None) -> Findings:
-    """Read all lines, decode all pictures."""
-    source = read(path, Problems(strict))
-    labelled = not _usual_labels(header(_file(path))).startswith(_WORDS)
+def usual_columns(columns: Sequence[str]) -> dict[str, str]:
+    """The column of each role that has a usual name; "" where none has."""
+    by_name = {name.lower(): name for name in reversed(columns)}
+    return {role: next((by_name[name] for name in names if name in by_name), "") for role, names in _USUAL.items()}
+
+
+def check(
+    path: Path, strict: bool = False, progress: Progress | None = None, columns: Mapping[str, str] | None = None
+) -> Findings:
+    """Read all lines, decode all pictures. `columns`: settings of `TablePairs` for columns of other names."""
+    named = columns or {}
+    data = TablePairs(photo=named.get("photo", ""), text=named.get("text", ""), labels=named.get("labels", ""))
+    source = data.read(path, Problems(strict))
+    labels = data.labels or _usual_labels(header(table_file(path)))
+    labelled = not labels.startswith(_WORDS)
     counts: dict[str, int | float | str] = {
         **({} if labelled else {"no column of labels": "words that texts share stand for them"}),
         "pairs": len(source),
@@ -165,7 +176,8 @@ def check(path: Path, strict: bool = False, progress: Progress | None = None) ->
 # ---- Columns
 
 
-def _file(path: Path) -> Path:
+def table_file(path: Path) -> Path:
+    """The table itself, or the only one of a folder."""
     if not path.is_dir():
         return path
     tables = sorted(file for file in path.iterdir() if file.suffix.lower() == ".csv")

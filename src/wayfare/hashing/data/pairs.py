@@ -39,8 +39,3 @@ class Paired:
     def without_words(self) -> np.ndarray:
         """bool (N,): whose bag is all zeros."""
         return np.asarray(abs(self.bags).sum(axis=1) == 0).reshape(len(self))
-
-    @property
-    def without_labels(self) -> np.ndarray:
-        """bool (N,)."""
-        return np.asarray(~self.labels.any(axis=1))

@@ -30,10 +30,10 @@ from wayfare.io.decoded import decode_to, key_of
 from wayfare.io.findings import Findings, Problems, Progress, recogniser
 from wayfare.io.images import SUFFIXES, decode
 from wayfare.io.pictures import Pictures, Skipped
+from wayfare.io.unknown import UNREAD
 from wayfare.objects.data import ObjectData
 
 _FORM = 1  # of the cache: raise it when decoding changes
-_OTHER_PICTURES = frozenset({".avif", ".bmp", ".gif", ".heic", ".heif", ".jxl", ".tif", ".tiff"})
 _TEST_SHARE = 0.2
 _SIDE = 32
 
@@ -43,7 +43,7 @@ class ClassFolders(ObjectData):
     """A folder of pictures for each class."""
 
     path: str = ""  # the folder that holds them
-    image_size: int = 0  # pictures are brought to so many pixels in height and width; 0: what the model prefers
+    image_size: int = 0  # pictures are resized to this height and width in pixels; 0: what the model prefers
     names: tuple[str, ...] = ()  # the classes, where the folder may have only some of them; (): those it has
     own: bool = False  # the folder is a device's own: nothing is held back to test with
 
@@ -140,8 +140,10 @@ def files_by_class(path: Path) -> dict[str, list[Path]]:
 
 @recogniser
 def recognises(path: Path) -> bool:
-    """Whether it is a folder of class folders with pictures in all of them."""
-    return len(_list(path).classes) > 1
+    """Whether it is a folder of class folders with pictures, in most of them at least."""
+    listing = _list(path)
+    folders = sum(Path(item.file).is_dir() for item in listing.unread)
+    return len(listing.classes) > max(1, folders)
 
 
 def check(path: Path, strict: bool = False, progress: Progress | None = None) -> Findings:
@@ -180,14 +182,33 @@ def _list(root: Path) -> _Listing:
     else:
         classes = _class_names(root)
         parts = [(root, None, classes)]
+    found = [(folder / name, name, test, *_files(folder / name)) for folder, test, names in parts for name in names]
+    held = {name for _, name, _, files, _ in found if files}
+    kept = [name for name in classes if name in held]
+    if not kept and found:
+        raise DataError(
+            "no JPEG, PNG or WebP pictures in this class folder", found[0][0], remedy=_why_none(found[0][0])
+        )
     photos: list[_Photo] = []
     unread: list[Skipped] = []
-    for folder, test, names in parts:
-        for name in names:
-            files, others = _files(folder / name)
-            photos += [_Photo(file, classes.index(name), test) for file in files]
-            unread += others
-    return _Listing(root, tuple(classes), tuple(photos), tuple(unread))
+    for folder, name, test, files, others in found:
+        photos += [_Photo(file, kept.index(name), test) for file in files]
+        unread += others
+        if name not in held:
+            unread.append(Skipped(str(folder), f"no JPEG, PNG or WebP pictures in it; {_why_none(folder)}"))
+    unread += _loose(root) if kept else []
+    return _Listing(root, tuple(kept), tuple(photos), tuple(unread))
+
+
+def _why_none(folder: Path) -> str:
+    nested = any(entry.is_dir() for entry in folder.iterdir() if not entry.name.startswith("."))
+    return "it holds folders, but pictures are not looked for below a class folder" if nested else "add some"
+
+
+def _loose(root: Path) -> list[Skipped]:
+    """Pictures beside the class folders, which are of no class."""
+    files = [entry for entry in sorted(root.iterdir()) if entry.suffix.lower() in SUFFIXES and entry.is_file()]
+    return [Skipped(str(file), "it is in no class folder") for file in files if not file.name.startswith(".")]
 
 
 def _people(root: Path) -> list[str]:
@@ -228,12 +249,8 @@ def _class_names(root: Path) -> list[str]:
 def _files(folder: Path) -> tuple[list[Path], list[Skipped]]:
     entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
     files = [entry for entry in entries if entry.suffix.lower() in SUFFIXES and not entry.is_dir()]
-    others = [entry for entry in entries if entry.suffix.lower() in _OTHER_PICTURES]
-    if not files:
-        nested = any(entry.is_dir() for entry in entries)
-        remedy = "it holds folders, but pictures are not looked for below a class folder" if nested else "add some"
-        raise DataError("no JPEG, PNG or WebP pictures in this class folder", file=folder, remedy=remedy)
-    return files, [Skipped(str(file), f"the format {file.suffix} is not read") for file in others]
+    others = [entry for entry in entries if entry.suffix.lower() in UNREAD]
+    return files, [Skipped(str(file), f"the format {file.suffix} is not read; convert it to JPEG") for file in others]
 
 
 def _key(listing: _Listing, size: tuple[int, int], more: Sequence[object]) -> str:

@@ -36,7 +36,7 @@ _MAX_BYTES = 2**28
 _CONVERT = (
     'if you trust it, convert it once: python -c "import json, numpy; '
     "json.dump([[int(q), [int(r) for r in refs]] for q, refs in {pairs}], open('ground_truth.json', 'w'))\"; "
-    "or give a tolerance in frames"
+    "or say how many frames apart is one place (data.tolerance in a recipe)"
 )
 
 
@@ -94,12 +94,6 @@ def _in_order(folder: Path) -> list[str | None]:
 def _listed(root: Path) -> tuple[Path, Path] | None:
     query, reference = sorted(root.glob("*qImages.npy")), sorted(root.glob("*dbImages.npy"))
     return (query[0], reference[0]) if query and reference else None
-
-
-def _from_lists(
-    root: Path, query: Path, reference: Path, problems: Problems
-) -> tuple[list[str | None], list[str | None]]:
-    return _listed_names(root, query, problems), _listed_names(root, reference, problems)
 
 
 def _listed_names(root: Path, file: Path, problems: Problems) -> list[str | None]:

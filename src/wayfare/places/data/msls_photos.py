@@ -17,7 +17,7 @@ from wayfare.places.data.place_photos import PlacePhotos
 class MslsPhotos(PlaceData):
     """An MSLS tree at `path`."""
 
-    test_cities: tuple[str, ...] = ()  # instead of the official ones; all others are then trained on
+    test_cities: tuple[str, ...] = ()  # instead of the official ones; all others are then for training
     subtask: Literal["", "all", "s2w", "w2s", "o2n", "n2o", "d2n", "n2d"] = ""  # the queries to test with; "": every
 
     @property

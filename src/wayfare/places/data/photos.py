@@ -40,9 +40,9 @@ _GEOTAGGED = 0.75  # of the photographs of class folders have positions, if they
 _BESIDE = ("", "images/", "photos/")  # where a table's files are, from the table
 
 _ALIASES: Mapping[str, tuple[str, ...]] = {
-    "file": ("file", "filename", "file_name", "image", "photo", "path", "name"),
-    "lat": ("lat", "latitude"),
-    "lon": ("lon", "lng", "long", "longitude"),
+    "file": ("file", "filename", "file_name", "image", "photo", "path", "name", "sourcefile", "datei", "dateiname"),
+    "lat": ("lat", "latitude", "gpslatitude", "gps_latitude", "breitengrad"),
+    "lon": ("lon", "lng", "long", "longitude", "gpslongitude", "gps_longitude", "längengrad", "laengengrad"),
     "heading": ("heading", "bearing", "compass", "compass_angle", "azimuth"),
     "time": ("time", "timestamp", "datetime", "captured_at"),
     "date": ("date",),
@@ -109,8 +109,12 @@ def _all_of(problems: Problems, root: Path) -> DataError:
     first, *others = problems.found
     if not others:
         return first
-    listed = "; ".join(map(str, others[:4])) + (f"; and {problems.count - 5} more" if problems.count > 5 else "")
-    return DataError(f"no photo can be used: {first}; {listed}", root)
+    kinds = {(problem.field, problem.remedy): problem for problem in reversed(problems.found)}
+    listed = "; ".join(str(problem) for problem in reversed(list(kinds.values())[-5:]))
+    more = f"; {problems.count - min(5, len(kinds)):,} more like this" if problems.count > len(kinds) else ""
+    outside = all("out of range" in str(problem) for problem in problems.found if problem.field is not None)
+    swapped = "; are latitude and longitude swapped?" if outside and first.field is not None else ""
+    return DataError(f"no photo can be used: {listed}{more}{swapped}", root)
 
 
 def _note_far(photos: PlacePhotos, problems: Problems) -> None:
@@ -126,7 +130,7 @@ def _note_far(photos: PlacePhotos, problems: Problems) -> None:
         far = np.linalg.norm(space - np.median(space, axis=0), axis=1) if len(rows) else np.empty(0)
         if len(rows) and (far <= _FAR).mean() >= _MOST:
             for row in np.flatnonzero(far > _FAR).tolist():
-                what = f"{far[row] / 1000:,.0f} km from where most photos were taken; it is used all the same"
+                what = f"{far[row] / 1000:,.0f} km from where most photos were taken; it is used anyway"
                 problems.add(what, photos.root / photos.files[rows[row]], remedy="is its position right?")
 
 
@@ -156,9 +160,9 @@ def near_miss(path: Path) -> str:
         called = _columns_of(file)[1]
         missing = [column for column in _NEEDED if column not in called]
         if len(missing) == 1 and "file" not in missing:
-            return f"{file} has {called['file']!r}, but no column {missing[0]!r}: where photos were taken is not said"
+            return f"{file} has {called['file']!r}, but no column {missing[0]!r}: so positions are unknown"
         if missing == ["file"]:
-            return f"{file} has positions, but no column 'file': which photo each is of is not said"
+            return f"{file} has positions, but no column 'file': so the photos are unknown"
     return ""
 
 
@@ -245,6 +249,8 @@ def _needed_columns(called: Mapping[str, str]) -> bool:
 def _from_table(root: Path, file: Path, problems: Problems) -> PlacePhotos:
     delimiter, called = _columns_of(file)
     needed = {called.get(column, column): parser for column, parser in _NEEDED.items()}
+    if delimiter != ",":  # where columns are parted by semicolons, spreadsheets write 43,9 for 43.9
+        needed |= {called[side]: _with_comma(_NEEDED[side]) for side in ("lat", "lon") if side in called}
     also = {called[column]: parser for column, parser in _KNOWN.items() if column in called}
     unknown = {called[column]: value for column, value in _UNKNOWN.items() if column in called}
     key = called.get("file", "file")
@@ -265,6 +271,10 @@ def _from_table(root: Path, file: Path, problems: Problems) -> PlacePhotos:
         captured=[captured[row] for row in keep] if {"time", "date"} & set(called) else None,
         **{name: kept.get(name) for name in ("heading", "sequence", "frame", "night", "camera", "role", "split")},
     )
+
+
+def _with_comma(parser: Parser) -> Parser:
+    return lambda value: parser(value.replace(",", ".", 1))
 
 
 def _placed(table: Table, called: Mapping[str, str], problems: Problems) -> list[bool]:

@@ -74,7 +74,7 @@ class Proximity(Partition):
         place = np.stack((pool.photos.easting, pool.photos.northing), -1)
         if not np.isfinite(place).all(1).any():
             raise ConfigError(
-                f"{pool.photos.root}: proximity goes by positions in metres, and none is known for these photographs"
+                f"{pool.photos.root}: proximity needs positions in metres, and these photographs have none"
             )
         return {
             group: self._in_city(pool, place, sequences, rng_for(seed, *group))

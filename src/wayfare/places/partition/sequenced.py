@@ -107,7 +107,7 @@ def city_name(group: Group) -> str:
 def sequenced(photos: PlacePhotos) -> Sequenced:
     """The pool for a rule that needs queries and a database."""
     if not len(photos):
-        raise ConfigError("this split deals out photographs, and there are none to train on")
+        raise ConfigError("this split divides photographs among clients, and there are none to train on")
     if photos.query is None:
         raise ConfigError(
             f"{photos.root}: nothing says which photographs are queries, and a client needs queries and a database: "

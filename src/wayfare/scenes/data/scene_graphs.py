@@ -145,13 +145,6 @@ class SceneGraphs:
             kept = kept.select(np.diff(kept.relation_offsets) > 0)
         return kept
 
-    def one_per_pair(self, rng: np.random.Generator) -> SceneGraphs:
-        """For each ordered pair of objects one of its predicates, drawn at random: how the heads are trained."""
-        order = rng.permutation(len(self.relations))
-        kept = np.zeros(len(order), bool)
-        kept[order[_firsts(_pairs(self)[order])]] = True
-        return self.keep_relations(kept)
-
     def counts(self) -> dict[str, int]:
         """How much there is, and how much of it is odd."""
         triplets, images = _triplets(self), self.relation_images
