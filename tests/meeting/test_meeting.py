@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import hashlib
 import json
 import math
@@ -10,7 +11,7 @@ import multiprocessing
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,14 @@ import torch
 
 from meeting_peers import NAMES, be, plan, write_contacts, write_world
 from wayfare.core.bundle import Bundle, digest
+from wayfare.core.errors import ConfigError
+from wayfare.encounters.alone import LoneDevice
 from wayfare.encounters.policies.always import Always
 from wayfare.engines.pool.processes import start_fork_server
 from wayfare.experiment import Experiment
+from wayfare.io.address import Address
+from wayfare.meeting.diary import Diary
+from wayfare.meeting.discovery import Mdns
 from wayfare.meeting.identity import Pins, UnknownPeer
 from wayfare.meeting.peer import Peer
 from wayfare.meeting.program import opened
@@ -147,14 +153,28 @@ class Killed(BaseException):
 
 
 @pytest.fixture(scope="module")
-def pair(world: Path) -> Callable[[str, Path], Any]:
-    """Opens a device of the world that asks everybody: with L = 2, one model is sent and one taken."""
+def pair(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], list[Peer]]]:
+    """Opens two devices that ask everybody: with L = 2, one model is sent and one taken. Trained once for all tests."""
     experiment = replace(Experiment.read(world / "tour.toml"), exchange=Always(limit=2))
+    homes = tmp_path_factory.mktemp("homes")
+    with contextlib.ExitStack() as stack:
+        firsts = [
+            stack.enter_context(
+                opened(replace(plan(world, name, experiment=experiment), home=homes / name), lambda text: None)
+            )
+            for name in NAMES[:2]
+        ]
 
-    def opening(name: str, home: Path) -> Any:
-        return opened(replace(plan(world, name, experiment=experiment), home=home / name), lambda text: None)
+        def opening(home: Path) -> list[Peer]:
+            peers = []
+            for first in firsts:
+                diary, parts = Diary(home / first.identity.name), first.device.parts
+                diary.folder.mkdir(parents=True, exist_ok=True)
+                state = diary.load(parts.initial) or copy.deepcopy(first.device.state)
+                peers.append(Peer(first.identity, first.pins, LoneDevice(parts, state), diary, first.habits))
+            return peers
 
-    return opening
+        yield opening
 
 
 def talk(one: Peer, other: Peer, dies: tuple[int, int] = (-1, -1), slot: int = 0) -> list[BaseException | None]:
@@ -200,12 +220,6 @@ def talk(one: Peer, other: Peer, dies: tuple[int, int] = (-1, -1), slot: int = 0
     return ends
 
 
-def both(pair: Any, home: Path) -> contextlib.ExitStack:
-    stack = contextlib.ExitStack()
-    stack.peers = [stack.enter_context(pair(name, home)) for name in NAMES[:2]]  # type: ignore[attr-defined]
-    return stack
-
-
 def agree(peers: list[Peer]) -> bool:
     """What one says that it sent, the other says that it took, and budgets are what the ledgers say."""
     for giver, taker in (peers, peers[::-1]):
@@ -220,26 +234,23 @@ def agree(peers: list[Peer]) -> bool:
 
 
 def test_killed_at_every_step_and_started_again(pair: Any, tmp_path: Path) -> None:
-    with both(pair, tmp_path / "whole") as stack:
-        assert talk(*stack.peers) == [None, None] and agree(stack.peers)
-        models = [digest(peer.device.state.model["model"]) for peer in stack.peers]
-        assert models[0] == models[1]  # the mean of both
+    peers = pair(tmp_path / "whole")
+    assert talk(*peers) == [None, None] and agree(peers)
+    assert len({digest(peer.device.state.model["model"]) for peer in peers}) == 1  # the mean of both
     points = 0
     for side in (0, 1):
         for step in range(100):
             home = tmp_path / f"{side}-{step}"
-            with both(pair, home) as stack:
-                ends = talk(*stack.peers, dies=(side, step))
-            if not isinstance(ends[side], Killed):
+            if not isinstance(talk(*pair(home), dies=(side, step))[side], Killed):
                 break
             points += 1
-            with both(pair, home) as stack:  # from the disk
-                for peer in stack.peers:
-                    merge_taken(peer.device, peer.diary)
-                assert talk(*stack.peers, slot=1) == [None, None]
-                assert agree(stack.peers), (side, step)
-                assert [int(peer.device.state.columns["taken"][0]) for peer in stack.peers] == [1, 1]
-                assert not list((home / "c0" / "taken").glob("*"))
+            peers = pair(home)  # from the disk
+            for peer in peers:
+                merge_taken(peer.device, peer.diary)
+            assert talk(*peers, slot=1) == [None, None]
+            assert agree(peers), (side, step)
+            assert [int(peer.device.state.columns["taken"][0]) for peer in peers] == [1, 1]
+            assert not list((home / "c0" / "taken").glob("*"))
     assert points > 20
 
 
@@ -351,30 +362,62 @@ def test_a_slow_peer_has_one_deadline_for_all_that_it_says() -> None:
 
 
 def test_lawless_models_are_refused_and_cost_their_sender(pair: Any, tmp_path: Path) -> None:
-    with both(pair, tmp_path) as stack:
-        one, other = stack.peers
-        model = other.device.state.model
-        good = model["model"]
-        before = digest(one.device.state.model["model"])
-        name = next(iter(good))
-        other.device.state.model = model.with_(model=good | {name: torch.full_like(good[name], math.nan)})
-        assert talk(one, other) == [None, None]
-        [taken] = [line for line in one.diary.ledger if line.way == "taken"]
-        assert taken.state == "refused" and taken.reason.startswith("not finite")
-        assert digest(one.device.state.model["model"]) == before
-        assert [int(one.device.state.columns[name][0]) for name in ("taken", "can_take")] == [0, 1]
-        assert [int(other.device.state.columns[name][0]) for name in ("sent", "can_send")] == [1, 0]
+    one, other = pair(tmp_path)
+    model = other.device.state.model
+    good, before = model["model"], digest(one.device.state.model["model"])
+    name = next(iter(good))
+    other.device.state.model = model.with_(model=good | {name: torch.full_like(good[name], math.nan)})
+    assert talk(one, other) == [None, None]
+    [taken] = [line for line in one.diary.ledger if line.way == "taken"]
+    assert taken.state == "refused" and taken.reason.startswith("not finite")
+    assert digest(one.device.state.model["model"]) == before
+    assert [int(one.device.state.columns[name][0]) for name in ("taken", "can_take")] == [0, 1]
+    assert [int(other.device.state.columns[name][0]) for name in ("sent", "can_send")] == [1, 0]
 
 
 def test_a_transfer_that_was_cut_goes_on_where_it_was(pair: Any, tmp_path: Path) -> None:
-    with both(pair, tmp_path) as stack:
-        one, other = stack.peers
-        data = other.device.report().pack()
-        place = one.diary.receiving(other.identity.key, hashlib.sha256(data).hexdigest())
-        place.write_bytes(data[:1000])
-        sent: list[int] = []
-        real = Line.send_bytes
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Line, "send_bytes", lambda self, part: (sent.append(len(part)), real(self, part))[1])
-            assert talk(one, other) == [None, None]
-        assert len(data) - 1000 in sent and agree(stack.peers) and not place.exists()
+    one, other = pair(tmp_path)
+    data = other.device.report().pack()
+    place = one.diary.receiving(other.identity.key, hashlib.sha256(data).hexdigest())
+    place.write_bytes(data[:1000])
+    sent: list[int] = []
+    real = Line.send_bytes
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Line, "send_bytes", lambda self, part: (sent.append(len(part)), real(self, part))[1])
+        assert talk(one, other) == [None, None]
+    assert len(data) - 1000 in sent and agree([one, other]) and not place.exists()
+
+
+# ---- signage, and finding others
+
+
+def test_signage_gives_and_takes_without_photos(world: Path, tmp_path: Path) -> None:
+    """It trains nothing, starts with the base model, and merges what it took as others do."""
+    experiment = replace(Experiment.read(world / "tour.toml"), exchange=Always(limit=2))
+    with contextlib.ExitStack() as stack:
+        sign, phone = (
+            stack.enter_context(
+                opened(replace(plan(world, name, experiment=experiment, **more), home=tmp_path / name), told.append)
+            )
+            for told in [[]]
+            for name, more in (("sign", {"photos": None, "signage": True}), ("c0", {}))
+        )
+        base, trained = sign.device.parts.initial["model"], phone.device.state.model["model"]
+        assert digest(sign.device.state.model["model"]) == digest(base) != digest(trained)
+        assert talk(phone, sign) == [None, None] and agree([phone, sign])
+        for name, mean in sign.device.state.model["model"].items():
+            torch.testing.assert_close(mean, (base[name] + trained[name]) / 2)
+    for more, why in (
+        ({"photos": None}, "give --photos"),
+        ({"photos": None, "signage": True, "probe": None}, "--probe"),
+    ):
+        with pytest.raises(ConfigError, match=why), opened(plan(world, "odd", **more)):
+            pass
+
+
+def test_devices_find_each_other_on_the_local_network_without_a_name() -> None:
+    pytest.importorskip("zeroconf", reason="zeroconf is not installed: wayfare[meet]")
+    ports = free_ports(2)
+    with Mdns(Address("127.0.0.1", ports[0])) as one, Mdns(Address("127.0.0.1", ports[1])) as other:
+        until(lambda: bool(one.near() and other.near()), 20)
+        assert one.near() == [Address("127.0.0.1", ports[1])] and other.near() == [Address("127.0.0.1", ports[0])]

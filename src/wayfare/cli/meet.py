@@ -38,7 +38,9 @@ def meet(
     published: Annotated[
         str, typer.Option(help="The lowest, median and highest accuracy of all devices, as 0.1,0.4,0.8, if known.")
     ] = "",
-    meetings: Annotated[int, typer.Option(min=0, help="End after so many meetings; 0: only when interrupted.")] = 0,
+    meetings: Annotated[
+        int, typer.Option(min=0, help="End after so many meetings since its first start; 0: only when interrupted.")
+    ] = 0,
     slot: Annotated[float, typer.Option(min=0, help="At most one meeting in so many seconds; 0: the recipe's.")] = 0.0,
     deadline: Annotated[float, typer.Option(min=1, help="Seconds that a meeting may take.")] = 120.0,
     home: Annotated[Path | None, typer.Option(help="Where it keeps its state. Default: ~/.wayfare/peers/NAME.")] = None,

@@ -75,7 +75,7 @@ class Merged:
     before: float
     after: float
     adopted: bool
-    failed: str = ""
+    reason: str = ""  # why not
 
 
 class LoneDevice:
@@ -191,7 +191,9 @@ class LoneDevice:
             state.model = new
             state.columns["score"] = outcome.after.copy()
         state.columns |= parts.exchange.update(state.columns, outcome, adopted)
-        return Merged(before, float(outcome.after[0]), bool(adopted[0]))
+        is_worse = not adopted[0] and merge.own_after < merge.own_before
+        reason = "worse on this device's held-out pictures" if is_worse else ""
+        return Merged(before, float(outcome.after[0]), bool(adopted[0]), reason)
 
     # ---- as a policy sees it
 

@@ -17,7 +17,7 @@ from wayfare.core.errors import ConfigError
 from wayfare.io.address import Address
 
 _TYPE = "_wayfare._tcp.local."
-_MOST = 256  # addresses that are remembered
+_MOST, _MOST_OF_ONE = 256, 4  # devices that are remembered, and addresses of each
 
 
 class Link(Protocol):
@@ -39,24 +39,30 @@ class Mdns:
     def __init__(self, listen: Address) -> None:
         if find_spec("zeroconf") is None:
             raise ConfigError("--discover needs zeroconf, which is not installed: pip install 'wayfare[meet]'")
+        try:
+            self._ip = ipaddress.ip_address(listen.host)
+        except ValueError as error:
+            raise ConfigError(f"--discover needs --listen with an IP address, not {listen.host!r}") from error
         self._listen, self._lock = listen, threading.Lock()
-        self._found: dict[str, Address] = {}
+        self._found: dict[str, list[Address]] = {}
         self._name = f"{secrets.token_hex(8)}.{_TYPE}"
 
     def near(self) -> list[Address]:
         """Those who are there now."""
         with self._lock:
-            return list(self._found.values())
+            return [address for addresses in self._found.values() for address in addresses]
 
     def __enter__(self) -> Self:
         from zeroconf import InterfaceChoice, ServiceBrowser, ServiceInfo, Zeroconf
 
         host = self._listen.host
-        anywhere = ipaddress.ip_address(host).is_unspecified
-        self._zeroconf = Zeroconf(interfaces=InterfaceChoice.All if anywhere else [host])
-        addresses = None if anywhere else [host]
+        anywhere = self._ip.is_unspecified
+        try:
+            self._zeroconf = Zeroconf(interfaces=InterfaceChoice.All if anywhere else [host])
+        except OSError as error:
+            raise ConfigError(f"--discover: mDNS does not work on {host}: {error.strerror or error}") from error
         info = ServiceInfo(
-            _TYPE, self._name, port=self._listen.port, parsed_addresses=addresses or _own_addresses(),
+            _TYPE, self._name, port=self._listen.port, parsed_addresses=_own_addresses() if anywhere else [host],
             server=f"{secrets.token_hex(8)}.local.",
         )  # fmt: skip
         self._zeroconf.register_service(info)
@@ -79,7 +85,7 @@ class Mdns:
         if info is not None and info.port and (addresses := info.parsed_addresses()):
             with self._lock:
                 if len(self._found) < _MOST:
-                    self._found[name] = Address(addresses[0], info.port)
+                    self._found[name] = [Address(each, info.port) for each in addresses[:_MOST_OF_ONE]]
 
     update_service = add_service
 
@@ -90,7 +96,8 @@ class Mdns:
 
 
 def _own_addresses() -> list[str]:
-    import socket
+    """Of all network interfaces; those that only this machine reaches, if there are no others."""
+    import ifaddr
 
-    found = {str(info[4][0]) for info in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)}
-    return sorted(found) or ["127.0.0.1"]
+    found = [str(ip.ip) for adapter in ifaddr.get_adapters() for ip in adapter.ips if ip.is_IPv4]
+    return [each for each in found if not ipaddress.ip_address(each).is_loopback] or found

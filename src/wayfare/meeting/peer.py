@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from wayfare.core.errors import ConfigError
 from wayfare.core.text import printable
 from wayfare.encounters.alone import LoneDevice
 from wayfare.io.address import Address
@@ -27,6 +28,8 @@ _WAITING, _WAITING_OF_ADDRESS = 32, 8  # connections that have not begun a meeti
 _SHAKE, _CONNECT = 10.0, 5.0  # seconds
 _PATIENCE = 1.0  # seconds that a caller waits while another meeting is held
 _TICK = 0.1
+_REST = 5.0  # seconds, at most, between two calls of an address
+_MOST_TOLD = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +55,8 @@ class Peer:
         self._notify, self._nearby = notify, nearby
         self._meeting, self.over = threading.Lock(), threading.Event()
         self._waiting: Counter[str] = Counter()
+        self._rests: dict[Address, float] = {}  # until when an address is not called again
+        self._told: set[str] = set()
         self._counting = threading.Lock()
         self._last_slot = -1
         self._failure: BaseException | None = None
@@ -63,7 +68,11 @@ class Peer:
         self._say(merge_taken(self.device, self.diary))
         self.diary.save(self.device.state)
         family = socket.AF_INET6 if ":" in self.habits.listen.host else socket.AF_INET
-        with socket.create_server((self.habits.listen.host, self.habits.listen.port), family=family) as listener:
+        try:
+            listener = socket.create_server((self.habits.listen.host, self.habits.listen.port), family=family)
+        except OSError as error:
+            raise ConfigError(f"--listen {self.habits.listen}: {error.strerror or error}") from error
+        with listener:
             listener.settimeout(_TICK)
             server = threading.Thread(target=self._serve, args=(listener,), daemon=True)
             server.start()
@@ -97,18 +106,22 @@ class Peer:
     # ---- calling and being called
 
     def _call(self, address: Address) -> None:
-        if not self._meeting.acquire(blocking=False):
+        """Connect first, so that an address that does not answer keeps nobody else from a meeting."""
+        if self._rests.get(address, 0.0) > time.monotonic():
             return
-        try:
-            with contextlib.ExitStack() as stack:
-                wire = stack.enter_context(socket.create_connection((address.host, address.port), _CONNECT))
-                wire.settimeout(_SHAKE)
-                line = stack.enter_context(self.identity.tls(serves=False).wrap_socket(wire))
+        self._rests[address] = time.monotonic() + min(self.habits.slot, _REST)
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:  # it is not there, or not one of us
+            wire = stack.enter_context(socket.create_connection((address.host, address.port), _CONNECT))
+            wire.settimeout(_SHAKE)
+            line = stack.enter_context(self.identity.tls(serves=False).wrap_socket(wire))
+            if not self._meeting.acquire(blocking=False):
+                with contextlib.suppress(PeerFault):
+                    Line(line, _SHAKE).send("busy")
+                return
+            try:
                 self._hold(line, calls=True)
-        except OSError:
-            pass  # it is not there, or not one of us
-        finally:
-            self._meeting.release()
+            finally:
+                self._meeting.release()
 
     def _serve(self, listener: socket.socket) -> None:
         tls = self.identity.tls(serves=True)
@@ -158,7 +171,7 @@ class Peer:
         try:
             self.pins.check(name, key)
         except UnknownPeer as error:
-            self._notify(f"refused: {printable(error)}")
+            self._tell(f"refused: {printable(error)}")
             return
         slot, words = self._slot(), Line(line, self.habits.deadline)
         if slot == self._last_slot or self._is_done():
@@ -171,8 +184,8 @@ class Peer:
         try:
             session.hold()
         except PeerFault as error:
-            if str(error) != "busy":
-                self._notify(f"{printable(name)}: {printable(error)}")
+            if session.is_greeted:
+                self._tell(f"{printable(name)}: {printable(error)}")
         except BaseException as error:  # a full disk, say: it is no fault of the peer
             self._failure = error
             self.over.set()
@@ -185,6 +198,12 @@ class Peer:
         except BaseException as error:
             self._failure = error
             self.over.set()
+
+    def _tell(self, text: str) -> None:
+        """Once: a peer that fails is called again and again."""
+        if text not in self._told and len(self._told) < _MOST_TOLD:
+            self._told.add(text)
+            self._notify(text)
 
     def _say(self, lines: Sequence[Transfer]) -> None:
         for line in lines:

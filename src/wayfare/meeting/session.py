@@ -47,6 +47,7 @@ class Session:
     def __init__(self, line: Line, device: LoneDevice, diary: Diary, contact: Contact, about: str) -> None:
         self._line, self._device, self._diary, self._contact, self._about = line, device, diary, contact, about
         self._mine = device.report().pack()  # before anything is merged
+        self.is_greeted = False  # the other has said hello: it is no stranger, and not busy
         self.met = False  # both have said whether they ask
 
     def hold(self) -> None:
@@ -55,6 +56,7 @@ class Session:
         open_ = [line.transfer for line in diary.open_with(contact.key)][:MOST_OPEN]
         nonce = new_id()
         hello = self._swap("hello", version=VERSION, about=self._about, nonce=nonce, open=open_)
+        self.is_greeted = True
         if hello["version"] != VERSION or hello["about"] != self._about:
             raise PeerFault("it has another recipe, other classes or another version of Wayfare")
         settled = {transfer: diary.settled(contact.key, transfer) for transfer in hello["open"]}
@@ -166,7 +168,7 @@ def merge_taken(device: LoneDevice, diary: Diary) -> list[Transfer]:
         slot = diary.last.get(line.peer, 0)
         predicted = math.nan if line.predicted is None else line.predicted
         found = device.merge(sent, diary.number(line.peer), predicted, slot)
-        line.state, line.adopted, line.reason = "merged", found.adopted, found.failed
+        line.state, line.adopted, line.reason = "merged", found.adopted, found.reason
         line.before, line.after = number_or_none(found.before), number_or_none(found.after)
         diary.save(device.state)
         diary.drop(line.transfer)
