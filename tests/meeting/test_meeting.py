@@ -31,7 +31,7 @@ from wayfare.io.address import Address
 from wayfare.meeting.diary import Diary
 from wayfare.meeting.discovery import Mdns
 from wayfare.meeting.identity import Pins, UnknownPeer
-from wayfare.meeting.peer import Peer
+from wayfare.meeting.peer import MeetingPeer
 from wayfare.meeting.program import opened
 from wayfare.meeting.session import Contact, Session, merge_taken
 from wayfare.meeting.wire import FIELDS, Line, PeerFault
@@ -153,7 +153,7 @@ class Killed(BaseException):
 
 
 @pytest.fixture(scope="module")
-def pair(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], list[Peer]]]:
+def pair(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], list[MeetingPeer]]]:
     """Opens two devices that ask everybody: with L = 2, one model is sent and one taken. Trained once for all tests."""
     experiment = replace(Experiment.read(world / "tour.toml"), exchange=Always(limit=2))
     homes = tmp_path_factory.mktemp("homes")
@@ -165,24 +165,26 @@ def pair(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call
             for name in NAMES[:2]
         ]
 
-        def opening(home: Path) -> list[Peer]:
+        def opening(home: Path) -> list[MeetingPeer]:
             peers = []
             for first in firsts:
                 diary, parts = Diary(home / first.identity.name), first.device.parts
                 diary.folder.mkdir(parents=True, exist_ok=True)
                 state = diary.load(parts.initial) or copy.deepcopy(first.device.state)
-                peers.append(Peer(first.identity, first.pins, LoneDevice(parts, state), diary, first.habits))
+                peers.append(MeetingPeer(first.identity, first.pins, LoneDevice(parts, state), diary, first.habits))
             return peers
 
         yield opening
 
 
-def talk(one: Peer, other: Peer, dies: tuple[int, int] = (-1, -1), slot: int = 0) -> list[BaseException | None]:
+def talk(
+    one: MeetingPeer, other: MeetingPeer, dies: tuple[int, int] = (-1, -1), slot: int = 0
+) -> list[BaseException | None]:
     """A meeting of two over a pair of sockets; side `dies[0]` dies at its `dies[1]`-th step, written or said."""
     ends: list[BaseException | None] = [None, None]
     wires = socket.socketpair()
 
-    def side(number: int, me: Peer, peer: Peer) -> None:
+    def side(number: int, me: MeetingPeer, peer: MeetingPeer) -> None:
         steps = [dies[1] if dies[0] == number else -1]
         line, diary = Line(wires[number], 10), me.diary
 
@@ -220,7 +222,7 @@ def talk(one: Peer, other: Peer, dies: tuple[int, int] = (-1, -1), slot: int = 0
     return ends
 
 
-def agree(peers: list[Peer]) -> bool:
+def agree(peers: list[MeetingPeer]) -> bool:
     """What one says that it sent, the other says that it took, and budgets are what the ledgers say."""
     for giver, taker in (peers, peers[::-1]):
         sent = {x.transfer: x.state for x in giver.diary.ledger if x.way == "sent"}

@@ -94,9 +94,9 @@ EXAMPLES = {
     "data get": ["wayfare data get cifar10", "wayfare data get dinov2-s", "wayfare data get minilm"],
     "data import-weights": ["wayfare data import-weights resnet18-f37072fd.pth resnet18.safetensors"],
     "meet": [
-        "wayfare meet phones.toml --photos my-photos --name phone-1 --listen 0.0.0.0:8100 --discover",
-        "wayfare meet phones.toml --photos my-photos --name phone-2 --listen 0.0.0.0:8101 --peer 192.168.0.7:8100",
-        "wayfare meet phones.toml --probe measure --name sign-1 --signage --listen 0.0.0.0:8100",
+        "wayfare meet phones.toml --name anna --photos mine --listen 0.0.0.0:8100",
+        "wayfare meet phones.toml --name bert --photos mine --peer 10.0.0.7:8100",
+        "wayfare meet phones.toml --name sign --signage --probe measure --discover",
     ],
     "federate invite": ["wayfare federate invite camera-1 --server example.org:8000"],
     "federate revoke": ["wayfare federate revoke camera-1"],

@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from wayfare.cli.console import AllowCode, Json, Settings, answer, err, parse_settings
-from wayfare.core.bundle import digest
 from wayfare.core.errors import ConfigError
 from wayfare.papers.files import recipe_path
 
@@ -53,6 +52,7 @@ def meet(
     It trains on its own folder, calls the devices that it knows of, and answers those that call. The recipe's policy
     decides what it sends and takes. It can be killed at any time, and goes on with the same command.
     """
+    from wayfare.core.bundle import digest
     from wayfare.experiment import Experiment
     from wayfare.io.address import Address
     from wayfare.meeting.program import MeetingPlan, budget, opened

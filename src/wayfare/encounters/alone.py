@@ -1,7 +1,7 @@
 """One real device: what it knows, decides and merges, by the same policies, programs and gate as the simulation's.
 
 It is device 0 of its own columns; the peers that it has met are 1, 2, ... What a simulation looks up in a table of all
-devices, a device hears from the other one (`Offer`). Who carries the messages is not its business.
+devices, a device hears from the other one (`DeviceOffer`). Who carries the messages is not its business.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Published = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
-class Offer:
+class DeviceOffer:
     """What a device says of itself when it meets another: no position, no time."""
 
     announced: bool  # it can still send
@@ -125,12 +125,12 @@ class LoneDevice:
 
     # ---- a meeting
 
-    def offer(self, peer: int, slot: int) -> Offer:
+    def offer(self, peer: int, slot: int) -> DeviceOffer:
         """What it says to this peer."""
         columns = self.state.columns
         away = bool(self.parts.exchange.avoided(columns, self._meeting(peer, _NOTHING, slot))[0])
         labels = tuple(int(count) for count in self._labels()) if self.parts.tells_labels else ()
-        return Offer(
+        return DeviceOffer(
             announced=bool(columns["can_send"][0] > 0),
             avoids=away,
             score=float(columns["score"][0]),
@@ -139,7 +139,7 @@ class LoneDevice:
             labels=labels,
         )
 
-    def decide(self, peer: int, theirs: Offer, slot: int, **contact: Any) -> tuple[bool, float]:
+    def decide(self, peer: int, theirs: DeviceOffer, slot: int, **contact: Any) -> tuple[bool, float]:
         """Whether it asks for the peer's model, and what it expects of that."""
         meeting, columns = self._meeting(peer, theirs, slot, **contact), self.state.columns
         columns |= self.parts.exchange.hear(columns, meeting)
@@ -203,7 +203,7 @@ class LoneDevice:
             raise ConfigError(f"encounters need one class per sample, which {type(self.parts.task).__name__} has not")
         return np.bincount(labels[self.parts.client.train], minlength=len(self.parts.task.classes))
 
-    def _facts(self, score: np.ndarray, peer: int = 0, theirs: Offer | None = None) -> DeviceFacts:
+    def _facts(self, score: np.ndarray, peer: int = 0, theirs: DeviceOffer | None = None) -> DeviceFacts:
         count, classes = peer + 1, len(self.parts.task.classes)
         labels, examples = np.zeros((count, classes), np.int64), np.ones(count, np.int64)
         if theirs is not None and len(theirs.labels) == classes:
@@ -219,7 +219,7 @@ class LoneDevice:
             published=self.parts.published,
         )
 
-    def _meeting(self, peer: int, theirs: Offer, slot: int, chance: float = 1.0, begins: bool = True) -> Meeting:
+    def _meeting(self, peer: int, theirs: DeviceOffer, slot: int, chance: float = 1.0, begins: bool = True) -> Meeting:
         score = np.array([theirs.score])
         return Meeting(
             slot=slot,
@@ -237,7 +237,7 @@ class LoneDevice:
         )
 
 
-_NOTHING = Offer(False, False, math.nan, "", 1, ())
+_NOTHING = DeviceOffer(announced=False, avoids=False, score=math.nan, model="", examples=1, labels=())
 
 
 def _no_oracle(mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:

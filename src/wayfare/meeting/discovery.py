@@ -20,7 +20,7 @@ _TYPE = "_wayfare._tcp.local."
 _MOST, _MOST_OF_ONE = 256, 4  # devices that are remembered, and addresses of each
 
 
-class Link(Protocol):
+class NearbyLink(Protocol):
     """Finds addresses of devices that are near, while it is open."""
 
     def near(self) -> list[Address]:

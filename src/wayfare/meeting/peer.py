@@ -44,7 +44,7 @@ class Habits:
     about: str = ""  # digest of what the recipe means
 
 
-class Peer:
+class MeetingPeer:
     """A device among others."""
 
     def __init__(

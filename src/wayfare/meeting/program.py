@@ -29,7 +29,7 @@ from wayfare.io.address import Address
 from wayfare.meeting.diary import Diary
 from wayfare.meeting.discovery import Mdns
 from wayfare.meeting.identity import Identity, Pins
-from wayfare.meeting.peer import Habits, Peer
+from wayfare.meeting.peer import Habits, MeetingPeer
 from wayfare.partition.split import Split
 
 
@@ -54,7 +54,7 @@ class MeetingPlan:
 
 
 @contextmanager
-def opened(plan: MeetingPlan, notify: Callable[[str], None] = print) -> Iterator[Peer]:
+def opened(plan: MeetingPlan, notify: Callable[[str], None] = print) -> Iterator[MeetingPeer]:
     """The peer, ready to run: trained, if this is its first start; else as it was after its last step."""
     experiment = plan.experiment
     settings = experiment.topology
@@ -88,7 +88,7 @@ def opened(plan: MeetingPlan, notify: Callable[[str], None] = print) -> Iterator
             meetings=plan.meetings, about=_about(parts, experiment),
         )  # fmt: skip
         pins = Pins(plan.home / "known.json", identity.key, plan.strangers)
-        yield Peer(identity, pins, device, diary, habits, notify, link.near if link else tuple)
+        yield MeetingPeer(identity, pins, device, diary, habits, notify, link.near if link else tuple)
 
 
 def _parts(plan: MeetingPlan, settings: Encounters, engines: Callable[[], Local]) -> Parts:
@@ -162,7 +162,7 @@ def _about(parts: Parts, experiment: Experiment) -> str:
     return hashlib.sha256("\0".join(words).encode(errors="surrogatepass")).hexdigest()
 
 
-def budget(peer: Peer) -> dict[str, int]:
+def budget(peer: MeetingPeer) -> dict[str, int]:
     """What the device has sent and taken, and what it still may."""
     columns = peer.device.state.columns
     return {name: int(columns[name][0]) for name in ("sent", "taken", "can_send", "can_take")}

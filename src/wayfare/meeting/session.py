@@ -21,7 +21,7 @@ from typing import Any
 
 from wayfare.core.gate import Refusal
 from wayfare.core.text import printable
-from wayfare.encounters.alone import LoneDevice, Offer
+from wayfare.encounters.alone import DeviceOffer, LoneDevice
 from wayfare.meeting.diary import Diary, Transfer, new_id, number_or_none
 from wayfare.meeting.wire import MOST_OPEN, Line, PeerFault
 
@@ -176,9 +176,9 @@ def merge_taken(device: LoneDevice, diary: Diary) -> list[Transfer]:
     return done
 
 
-def _offer(said: Mapping[str, Any]) -> Offer:
+def _offer(said: Mapping[str, Any]) -> DeviceOffer:
     score = math.nan if said["score"] is None else float(said["score"])
-    return Offer(
+    return DeviceOffer(
         announced=said["announced"],
         avoids=said["avoids"],
         score=score,
