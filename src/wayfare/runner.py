@@ -40,7 +40,7 @@ from wayfare.core.errors import (
 )
 from wayfare.core.federation import Federation, Round
 from wayfare.core.gate import Gate
-from wayfare.core.protocols import Engine, Population
+from wayfare.core.protocols import Engine, MergeContext, Population
 from wayfare.core.store import Store
 from wayfare.engines import open_engine
 from wayfare.evaluation import Evaluator, best_round, improves, is_patience_over
@@ -261,7 +261,7 @@ class _Run:
             experiment.aggregation.check_continued(federation.context(first), released)
             if state is None:
                 state = self._begin(federation, watchers)
-            self._doubts_of_privacy = self._doubt_privacy(federation, state, first)
+            self._doubts_of_privacy = self._privacy_warnings(state, federation.context(first, self._expected()))
             for text in self._doubts_of_privacy:
                 self._warn(text)
             self._continue(federation, state, watchers)
@@ -269,21 +269,23 @@ class _Run:
 
     # ---- beginning
 
+    def _privacy_warnings(self, state: Bundle, context: MergeContext) -> list[str]:
+        """What speaks against the settings of [privacy]."""
+        experiment = self.experiment
+        if not experiment.aggregation.private:
+            return []
+        found = experiment.aggregation.warnings(experiment.strategy.expects(state), context)
+        if experiment.task.told:
+            found.append(
+                f"[privacy] does not cover {experiment.task.told}: made from all clients' data before the first round"
+            )
+        return found
+
     def bench(self) -> Bench:
         """This process's own bench: for evaluation, and for the local engine."""
         if self._bench is None:
             self._bench = self.experiment.bench(self.store.folder)
         return self._bench
-
-    def _doubt_privacy(self, federation: Federation, state: Bundle, first: int) -> list[str]:
-        """What speaks against the settings of [privacy]."""
-        rule, told = self.experiment.aggregation, self.experiment.task.told
-        if not rule.private:  # the state of devices that meet has no model to look at
-            return []
-        found = rule.warnings(self.experiment.strategy.expects(state), federation.context(first, self._expected()))
-        if told:
-            found.append(f"[privacy] does not cover {told}: made from the data of all clients before the first round")
-        return found
 
     def _write_beginning(self, machine: Engine, is_other_data_allowed: bool) -> None:
         """The files that describe the run; each can be made again, so a crash between them costs nothing."""
