@@ -40,7 +40,7 @@ from wayfare.core.errors import (
 )
 from wayfare.core.federation import Federation, Round
 from wayfare.core.gate import Gate
-from wayfare.core.protocols import Engine, Population
+from wayfare.core.protocols import Engine, MergeContext, Population
 from wayfare.core.store import Store
 from wayfare.engines import open_engine
 from wayfare.evaluation import Evaluator, best_round, improves, is_patience_over
@@ -261,20 +261,25 @@ class _Run:
             experiment.aggregation.check_continued(federation.context(first), released)
             if state is None:
                 state = self._begin(federation, watchers)
-            self._doubts_of_privacy = experiment.aggregation.warnings(
-                experiment.strategy.expects(state), federation.context(first, self._expected())
-            )
-            if experiment.aggregation.private and experiment.task.told:
-                self._doubts_of_privacy.append(
-                    f"[privacy] does not cover {experiment.task.told}: made from the data of all clients before the "
-                    "first round"
-                )
+            self._doubts_of_privacy = self._privacy_warnings(state, federation.context(first, self._expected()))
             for text in self._doubts_of_privacy:
                 self._warn(text)
             self._continue(federation, state, watchers)
             return self._finish(spent + time.monotonic() - began)
 
     # ---- beginning
+
+    def _privacy_warnings(self, state: Bundle, context: MergeContext) -> list[str]:
+        """What speaks against the settings of [privacy]."""
+        experiment = self.experiment
+        if not experiment.aggregation.private:
+            return []
+        found = experiment.aggregation.warnings(experiment.strategy.expects(state), context)
+        if experiment.task.told:
+            found.append(
+                f"[privacy] does not cover {experiment.task.told}: made from all clients' data before the first round"
+            )
+        return found
 
     def bench(self) -> Bench:
         """This process's own bench: for evaluation, and for the local engine."""
