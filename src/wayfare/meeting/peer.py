@@ -179,7 +179,7 @@ class MeetingPeer:
                 words.send("busy")
             return
         begins = self.diary.last.get(key, -2) < slot - 1
-        contact = Contact(name, key, self.diary.number(key), slot, calls, begins)
+        contact = Contact(name, key, self.diary.number(key), slot, calls=calls, begins=begins)
         session = Session(words, self.device, self.diary, contact, self.habits.about)
         try:
             session.hold()

@@ -88,7 +88,9 @@ def opened(plan: MeetingPlan, notify: Callable[[str], None] = print) -> Iterator
             meetings=plan.meetings, about=_about(parts, experiment),
         )  # fmt: skip
         pins = Pins(plan.home / "known.json", identity.key, plan.strangers)
-        yield MeetingPeer(identity, pins, device, diary, habits, notify, link.near if link else tuple)
+        yield MeetingPeer(
+            identity, pins, device, diary, habits, notify=notify, nearby=link.near if link else tuple
+        )  # fmt: skip
 
 
 def _parts(plan: MeetingPlan, settings: Encounters, engines: Callable[[], Local]) -> Parts:

@@ -119,7 +119,10 @@ class Session:
         self._diary.save(self._device.state)
 
     def _new_line(self, transfer: str, way: Any, state: Any, sha256: str) -> Transfer:
-        return Transfer(transfer, self._contact.key, self._contact.name, way, state, sha256, self._diary.meetings)
+        who = self._contact
+        return Transfer(
+            transfer, who.key, who.name, way=way, state=state, sha256=sha256, meeting=self._diary.meetings
+        )  # fmt: skip
 
     # ---- taking
 
