@@ -26,7 +26,7 @@ import torch
 
 from wayfare.core.bundle import Bundle, Weights, digest
 from wayfare.core.gate import Gate
-from wayfare.core.protocols import Failure, Policy, Strategy
+from wayfare.core.protocols import Engine, Failure, Policy, Strategy
 from wayfare.strategies.fedadam import FedAdam
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.scaffold import Scaffold
@@ -216,7 +216,7 @@ def kinds_for(strategy: str, large: bool = False) -> list[str]:
 
 
 @dataclass
-class Prepared:
+class Prepared(Engine):
     """An engine that has asked already, and gives these replies."""
 
     stream: Stream

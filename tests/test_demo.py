@@ -139,7 +139,7 @@ def test_what_runs_beside_says_why_it_failed(tmp_path: Path, monkeypatch: pytest
     [
         (TaskResult(0.1, 0.2, 0.5, 0.6, NAN), "improved it from 10 to 50, 30 more than clients reach alone. With all "
          "data in one place it would have been 10 more."),
-        (TaskResult(0.1, 0.4, 0.3, 0.2, NAN), "from 10 to 30, which is 10 less than clients reach alone: federating "
+        (TaskResult(0.1, 0.4, 0.3, 0.2, NAN), "from 10 to 30, which is 10 less than clients reach alone: federation "
          "did not pay off here. With all data in one place it was 10 less, with the same settings."),
         (TaskResult(0.5, NAN, 0.3, 0.3, NAN), "It got worse, from 50 to 30. With all data in one place it was "
          "as good."),

@@ -21,7 +21,7 @@ from toy import bits, reply, scalar, weight
 from wayfare.core.bundle import Bundle
 from wayfare.core.errors import DeviceError, QuorumError
 from wayfare.core.gate import Gate, Refusal, admit
-from wayfare.core.protocols import Failure, Policy
+from wayfare.core.protocols import Engine, Failure, Policy
 from wayfare.core.values import ANY_METRIC, Number, Text, metric_values
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.fedavgm import FedAvgM
@@ -339,7 +339,7 @@ def test_what_is_counted() -> None:
 def test_replies_stream_through() -> None:
     taken: list[str] = []
 
-    class Engine:
+    class Noting(Engine):
         def call(self, program, requests, deadline) -> Iterator[tuple[str, Bundle]]:
             for device, message in requests:
                 assert message.values["round"] == 1
@@ -351,7 +351,7 @@ def test_replies_stream_through() -> None:
     def asked(policy: Policy) -> Iterator[tuple[int, str]]:
         taken.clear()
         requests = ((device, Bundle({"model": scalar(0)})) for device in devices)
-        replies = Gate(Engine(), policy, 1, lambda device: 5).ask("train", requests, MODEL)
+        replies = Gate(Noting(), policy, 1, lambda device: 5).ask("train", requests, MODEL)
         return enumerate((device for device, _ in replies), start=1)
 
     for number, device in asked(Policy(max_ratio=0)):

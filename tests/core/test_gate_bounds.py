@@ -14,14 +14,14 @@ from toy import reply, scalar, weight
 from wayfare.core.bundle import Bundle
 from wayfare.core.errors import ConfigError, MergeError, QuorumError
 from wayfare.core.gate import Gate, Refusal, admit, merged
-from wayfare.core.protocols import Failure, Policy
+from wayfare.core.protocols import Engine, Failure, Policy
 from wayfare.core.values import ANY_METRIC, Kind, Text, metric_values
 from wayfare.strategies.fedavg import FedAvg
 
 MODEL = {"model": scalar(0)}
 
 
-class Answers:
+class Answers(Engine):
     """An engine that takes every question and then gives these answers; it notes deadlines and that it was closed."""
 
     def __init__(self, **answers: Any) -> None:

@@ -16,14 +16,14 @@ from wayfare.core.bundle import Bundle, digest
 from wayfare.core.errors import ConfigError, MergeError, QuorumError
 from wayfare.core.gate import Gate
 from wayfare.core.influence import LEAST_HELD, MOST_HELD, bounds_of, norm, upper_quartile
-from wayfare.core.protocols import Policy
+from wayfare.core.protocols import Engine, Policy
 from wayfare.engines.local import Local
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.scaffold import Scaffold
 
 
 @dataclass
-class Answers:
+class Answers(Engine):
     """An engine whose devices always answer this."""
 
     replies: dict[str, Bundle]
@@ -135,13 +135,13 @@ def test_few_large_replies_wait() -> None:
     big = torch.zeros(2**23 + 1)
     state, held = Bundle({"model": {"w": big}}), []
 
-    class Engine:
+    class Counting(Engine):
         def call(self, program: str, requests: Any, deadline: float) -> Iterator[tuple[str, Bundle]]:
             for number, (device, _) in enumerate(requests):
                 held.append(number)
                 yield device, Bundle({"model": {"w": big}}, {"n": 1, "round": 1})
 
-    gate = Gate(Engine(), Policy(), 1, lambda device: 5)
+    gate = Gate(Counting(), Policy(), 1, lambda device: 5)
     requests = ((f"d{i}", FedAvg().send(state, "")) for i in range(8))
     next(gate.ask("train", requests, FedAvg().expects(state)))
     assert len(held) == LEAST_HELD

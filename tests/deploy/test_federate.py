@@ -82,7 +82,7 @@ def test_what_cannot_be_federated(homes):
     experiment = device_folders.experiment(homes)
     for other, wrong in [
         (Experiment(), "reads no folder"),
-        (replace(experiment, strategy=Centralised()), "stay where they are"),
+        (replace(experiment, strategy=Centralised()), "stay on the devices"),
         (replace(experiment, topology=Hierarchy(groups=2)), "simulation only"),
     ]:
         with pytest.raises(ConfigError, match=wrong):

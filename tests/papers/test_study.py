@@ -16,7 +16,7 @@ from wayfare.core.device import Bench
 from wayfare.core.errors import ConfigError, DataError, DeviceError
 from wayfare.core.gate import Gate
 from wayfare.core.memory import Memories
-from wayfare.core.protocols import Batch, Failure, Output, Policy, Task, Training
+from wayfare.core.protocols import Batch, Engine, Failure, Output, Policy, Task, Training
 from wayfare.core.seeds import rng_for
 from wayfare.encounters.laboratory import LAB_ROUND, Lab, base_model
 from wayfare.encounters.predictors.regressor import from_study
@@ -288,7 +288,7 @@ def test_the_cache_key_depends_on_the_laboratory(tmp_path):
 
 
 def test_a_gap_is_an_error(tmp_path):
-    class Broken:
+    class Broken(Engine):
         def call(self, program, requests, deadline):
             for id, _ in requests:
                 yield id, Failure("the battery is empty", "where")

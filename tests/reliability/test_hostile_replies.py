@@ -23,7 +23,7 @@ from faults import Poisons, tiny
 from wayfare.core.bundle import Bundle
 from wayfare.core.errors import MergeError
 from wayfare.core.gate import Gate
-from wayfare.core.protocols import Evaluation, Failure, Policy, Strategy, Training
+from wayfare.core.protocols import Engine, Evaluation, Failure, Policy, Strategy, Training
 from wayfare.core.values import metric_values
 from wayfare.engines.local import Local
 from wayfare.experiment import Experiment
@@ -87,12 +87,12 @@ def test_every_lie_is_refused_at_the_gate(program: str, kind: str) -> None:
 
 
 def _refused(program: str, reply: Bundle, expects: Any, declared: Any) -> list[dict[str, str]]:
-    class Engine:
+    class Answering(Engine):
         def call(self, program: str, requests: Any, deadline: float) -> Iterator[tuple[str, Bundle]]:
             for device, _ in requests:
                 yield device, reply
 
-    gate = Gate(Engine(), Policy(), 1, lambda device: 10)  # type: ignore[arg-type]
+    gate = Gate(Answering(), Policy(), 1, lambda device: 10)
     list(gate.run(program, [("d", Bundle())], expects, declared))
     return gate.refused
 
