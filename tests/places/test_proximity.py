@@ -109,7 +109,7 @@ def test_what_is_missing_is_named() -> None:
     photos = street(("q1", "a", [0]), ("d1", "a", [0]))
     with pytest.raises(ConfigError, match="nothing says which photographs are queries"):
         drawn(replace(photos, query=None))
-    with pytest.raises(ConfigError, match="positions in metres, and none is known"):
+    with pytest.raises(ConfigError, match="positions in metres, and these photographs have none"):
         drawn(replace(photos, easting=photos.easting * np.nan))
     with pytest.raises(ConfigError, match="there are none to train on"):
         drawn(photos.take(np.zeros(2, bool)))
