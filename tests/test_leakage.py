@@ -206,7 +206,7 @@ def test_class_means_tell_exactly():
 
 
 @pytest.mark.parametrize(
-    ("strategy", "why"), [(Local(), "replies hold n"), (Centralised(), "collects all samples in one place")]
+    ("strategy", "why"), [(Local(), "replies hold n"), (Centralised(), "brings all samples to one place")]
 )
 def test_what_cannot_be_measured_says_why(strategy, why):
     found = measure(tiny(strategy, clients=4, rounds=1))
