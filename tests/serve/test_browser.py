@@ -66,7 +66,7 @@ def test_every_page(browser, server):
         check(browser, page)
     browser.open(f"{server.base}/data/{places}")
     browser.run("document.querySelectorAll('[data-part-later] button')[1].click()")
-    browser.until("document.querySelector('iframe')", 200)  # a process begins
+    browser.until("document.querySelector('iframe') !== null", 60)  # a process begins
     check(browser, "split")
 
 
