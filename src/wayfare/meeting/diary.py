@@ -4,7 +4,7 @@
     taken/TRANSFER             a model that was acknowledged and is not merged yet
     partial/KEY-SHA256         the beginning of a model of this peer: the rest is asked for at the next meeting
 
-A step is written before the other side is told of it. So after kill -9 at any point the ledger says what was sent and
+A step is written before the other side hears of it. So after kill -9 at any point the ledger says what was sent and
 taken, and the other side's says the same, at the latest after the next meeting of the two, when each asks what became
 of what it has no acknowledgement for.
 """
