@@ -4,10 +4,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench docs setup clean help
+.PHONY: demo test lint bench docs site setup clean help
 
 help:
-	@echo "make demo | test | lint | bench | docs | clean"
+	@echo "make demo | test | lint | bench | docs | site | clean"
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -17,7 +17,7 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/flower: $(VENV)/ready
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,flower,serve,meet]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,flower,serve,meet,sweep,export]'
 	touch $@
 
 setup: $(VENV)/ready
@@ -35,10 +35,15 @@ lint: $(VENV)/flower
 	$(BIN)/lint-imports --no-logo
 
 bench: $(VENV)/flower
-	for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file --quick || exit 1; done
+	$(BIN)/python benchmarks/everything.py $(if $(FULL),,--quick)
 
 docs: setup
 	$(BIN)/python -m wayfare.reference docs
 
+site: setup
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[site]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "$(BIN)/python -m http.server --directory build/site"
+
 clean:
-	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) runs build .pytest_cache .mypy_cache .ruff_cache

@@ -8,6 +8,7 @@
 - contacts: who is near whom, beside a scipy cKDTree for each slot.
 - speed: merged models judged, beside a plain torch loop; the same gossip workload beside gossipy.
 - faults: devices that lie about their models.
+- policies: the simple ones beside FedTour and `budgeted`, on three real traces (the folder WAYFARE_TRACES).
 accuracy, scale and regressor need CIFAR-10 (`wayfare data get cifar10`), and take digits with --quick. With --out the
 runs of accuracy are kept, and an interrupted benchmark goes on with them. With --quick these three and faults are
 shown, but not judged: they take seeds and a whole day. Exit status 1 when a target is missed.
@@ -16,13 +17,13 @@ shown, but not judged: they take seeds and a whole day. Exit status 1 when a tar
 import sys
 
 from command import left_out, main
-from encounters_parts import accuracy, contacts, faults, regressor, scale, speed
+from encounters_parts import accuracy, contacts, faults, policies, regressor, scale, speed
 from wayfare.engines import open_engine
 from wayfare.io.cache import cache_dir
 
 PARTS = {"contacts": contacts, "speed": speed, "accuracy": accuracy, "scale": scale, "regressor": regressor,
-         "faults": faults}  # fmt: skip
-ON_CIFAR = {"accuracy", "scale", "regressor"}
+         "faults": faults, "policies": policies}  # fmt: skip
+ON_CIFAR = {"accuracy", "scale", "regressor", "policies"}
 SHOWN_ONLY = {"accuracy", "scale", "regressor", "faults"}  # with --quick
 
 
@@ -35,6 +36,8 @@ def measure(name, args, out):
         return scale.measure(args.quick, out)
     if name == "faults":
         return faults.measure(args.quick, args.seeds)
+    if name == "policies":
+        return policies.measure(args.quick, args.seeds, out, args.workers or 2)
     with open_engine("auto", args.workers) as machine:
         if name == "regressor":
             return regressor.measure(args.quick, machine, args.seeds)
@@ -43,6 +46,9 @@ def measure(name, args, out):
 
 def is_possible(name, quick):
     """With --quick it is digits instead of CIFAR-10."""
+    if name == "policies" and (quick or not policies.is_possible()):
+        left_out(name, "it needs real traces (WAYFARE_TRACES), and is not part of --quick")
+        return False
     missing = name in ON_CIFAR and not quick and not (cache_dir() / "cifar10").is_dir()
     if missing:
         left_out(name, "it needs CIFAR-10: wayfare data get cifar10")

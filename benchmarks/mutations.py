@@ -31,6 +31,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from figures import target
+
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = 0.95
 QUICK = 20
@@ -291,7 +293,10 @@ def main() -> int:
     figures = {"mutants": total, "tried": killed + len(survivors), "killed": killed, "score": score, "target": TARGET}
     figures |= {"survivors": [mutant.what for mutant in survivors], "seconds": time.monotonic() - began}
     if given.json:
-        print(json.dumps(figures))
+        of = f"{given.only}: " if given.only else ""
+        rows = [target(f"{of}mutants killed of those tried, %", 100 * score, 100 * TARGET)]
+        rows += [target(f"{of}mutants", total), target(f"{of}of them tried", killed + len(survivors))]
+        print(json.dumps({"quick": given.quick, "figures": figures, "targets": rows, "met": score >= TARGET}))
     else:
         print(
             f"{killed} of {killed + len(survivors)} mutants killed, {score:.1%} ({total} in all, target {TARGET:.0%})"

@@ -1,6 +1,6 @@
 """Place recognition: how well it is learnt, how fast it is, and whether it knows what it does not know.
 
-    python benchmarks/places.py [--quick] [--json] [--only default,campus,...] [--seeds 3] [--out DIR]
+    python benchmarks/places.py [--quick] [--json] [--only default,campus,...] [--rows ROW,...] [--seeds 3] [--out DIR]
 
 - default: the recipe `places` on four cities, trained on twelve cities of other towns, beside untrained networks, local
   only, other splits and strategies, and pooled training; with the bytes that a client sends.
@@ -114,7 +114,7 @@ def measure(args, out):
         found["speed"] = (speed.speed(args.quick, out), speed.show_speed, speed.speed_targets)
     side_by_side = args.workers or os.cpu_count() or 1
     if "default" in args.only and not args.quick:
-        rows = default.default(args.seeds, out / "default", side_by_side)
+        rows = default.default(args.seeds, out / "default", side_by_side, args.rows)
         found["default"] = (rows, default.show, default.targets)
     if not args.quick:
         found |= _real(args, out, side_by_side)
@@ -177,6 +177,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="a minute or two: a tiny town, one round, one seed")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--only", default=",".join(PARTS), help="comma-separated parts")
+    parser.add_argument("--rows", default=",".join(default.CELLS), help="comma-separated rows of the part default")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path, help="where runs are kept; by default a folder that is removed at the end")
     parser.add_argument("--town", type=Path, help="an MSLS tree to use as the town")
@@ -185,6 +186,9 @@ def main():
     args.only = {name.strip() for name in args.only.split(",")}
     if wrong := args.only - set(PARTS):
         parser.error(f"--only {', '.join(sorted(wrong))}: there are {', '.join(PARTS)}")
+    args.rows = {name.strip() for name in args.rows.split(",")}
+    if wrong := args.rows - set(default.CELLS):
+        parser.error(f"--rows {', '.join(sorted(wrong))}: there are {', '.join(default.CELLS)}")
     args.seeds = 1 if args.quick else args.seeds
     with tempfile.TemporaryDirectory() as temporary:
         out = args.out or Path(temporary)

@@ -29,6 +29,8 @@ SOURCE = PEERS.parent.parent / "src"
 sys.path.insert(0, str(PEERS))
 import environments  # noqa: E402
 
+from figures import target  # noqa: E402
+
 CORES = 2
 MARKS = {True: "[green]met[/green]", False: "[red]MISSED[/red]", None: "[yellow]not judged[/yellow]"}
 # name -> (script, environment or None for ours, processes)
@@ -177,7 +179,8 @@ def main():
     targets = [row for size in sizes for row in (*compare(runs, size, args.quick), same_arithmetic(runs, size))]
     met = all(row["met"] is not False for row in targets)
     if args.json:
-        print(json.dumps({"runs": runs, "targets": targets, "met": met}))
+        rows = [target(f"{r['size']}: {r['target']}", r["ratio"], r.get("least"), r.get("most")) for r in targets]
+        print(json.dumps({"quick": args.quick, "runs": runs, "targets": rows, "met": met}))
     else:
         show(runs, sizes, targets)
     return 0 if met else 1

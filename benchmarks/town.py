@@ -25,6 +25,7 @@ from rich.console import Console
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 
+from figures import target
 from wayfare.encounters import traces
 from wayfare.hashing.data import mirflickr
 from wayfare.io.images import decode
@@ -267,7 +268,8 @@ def main():
     targets = judge(figures, args.quick)
     met = all(row["met"] is not False for row in targets)
     if args.json:
-        print(json.dumps({"figures": figures, "targets": targets, "met": met}))
+        rows = [target(row["target"], row["figure"], row["least"], row["most"]) for row in targets]
+        print(json.dumps({"quick": args.quick, "figures": figures, "targets": rows, "met": met}))
     else:
         out = Console()
         out.print_json(json.dumps(figures))

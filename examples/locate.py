@@ -9,10 +9,10 @@ from pathlib import Path
 from wayfare import Evaluation, Experiment, Training, run
 from wayfare.partition.random import Random
 from wayfare.places.backbones import SmallCnnBackbone
-from wayfare.places.calibration import Calibrator
 from wayfare.places.data.town import TownPhotos
 from wayfare.places.index import Index
 from wayfare.places.indexing import add
+from wayfare.places.leave_one_out import Calibrator
 from wayfare.places.locate import locate
 from wayfare.places.model import PlaceModel
 from wayfare.places.page_data import write_page

@@ -34,7 +34,7 @@ class Chromium:
         self._stack = contextlib.ExitStack()
         self._stack.callback(self._end)
         self._socket = self._stack.enter_context(connect(f"ws://127.0.0.1:{port}{path}", max_size=2**28))
-        self._numbers, self.complaints, self._session = itertools.count(1), [], ""
+        self._numbers, self.complaints, self.dialogs, self._session = itertools.count(1), [], [], ""
         target = self._call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "DOM"):
@@ -67,6 +67,7 @@ class Chromium:
         if message.get("method") == "Runtime.consoleAPICalled" and given["type"] == "error":
             self.complaints.append(str(given["args"]))
         if message.get("method") == "Page.javascriptDialogOpening":
+            self.dialogs.append(given["message"])
             number = next(self._numbers)
             accept = {"id": number, "method": "Page.handleJavaScriptDialog", "params": {"accept": True}}
             self._socket.send(json.dumps({**accept, "sessionId": self._session}))
@@ -76,6 +77,12 @@ class Chromium:
         self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self._call("Emulation.setEmulatedMedia", features=scheme)
+
+    def offline(self, is_offline: bool = True) -> None:
+        """As in an aeroplane."""
+        self._call("Network.enable")
+        speed = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+        self._call("Network.emulateNetworkConditions", offline=is_offline, **speed)
 
     def open(self, address: str) -> None:
         self.run("window.before = true")  # so that the old page is not taken for the new one

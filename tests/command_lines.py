@@ -43,8 +43,8 @@ def parsed(words: list[str]) -> None:
 def recipe_fits(command: str, given: dict) -> None:
     """The recipe is one of ours, or a file of the reader's; its settings are there."""
     name = given.get("recipe")
-    if not name or name.endswith(".toml"):
-        return
+    if not name or name.endswith((".toml", ".invite")) or (command == "run" and name.startswith("my-")):
+        return  # a file or folder of the reader's
     changes = parse_settings(given.get("set_"))
     if any(":" in str(value) for key, value in changes.items() if key.endswith(".name")):
         return  # a part of the reader's own

@@ -1,6 +1,7 @@
 """Modules beside this file are helpers that tests import by name: `from toy import Lab`.
 
-Tests run in as many processes as there are cores (`-n auto`), file by file; so each process keeps to one thread.
+Tests run in one process more than there are cores (`-n auto`), file by file: some only wait for Flower's deadlines or a
+browser. Each process keeps to one thread.
 """
 
 import functools
@@ -18,6 +19,10 @@ LONG = (  # half a minute or more each
     "test_federation", "test_crash_points", "test_strangers", "test_pool.py", "test_examples", "test_flower",
     "test_disk_full", "test_encounters", "test_docs", "test_demo", "test_make",
 )  # fmt: skip
+
+
+def pytest_xdist_auto_num_workers():
+    return (os.cpu_count() or 1) + 1
 
 
 def pytest_collection_modifyitems(items):
@@ -52,7 +57,7 @@ def light():
     from sklearn import datasets
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("wayfare.runner._commit", lambda: "")
+        patch.setattr("wayfare.run_folder._commit", lambda: "")
         patch.setattr(os, "fsync", lambda handle: None)  # no test cuts the power; `faults.Watch` hears the calls
         patch.setattr(datasets, "load_digits", functools.cache(datasets.load_digits))
         yield

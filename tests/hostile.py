@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
+from collections.abc import Sequence
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +22,7 @@ HOSTILE = (
     "\"'><svg onload=alert(1)> {{ 7 * 7 }} {% raw %} ${7*7}",
     "x" * 100_000,
 )
+FILES = [text.replace("/", "∕").replace("\0", "")[:60] for text in HOSTILE if "\n" not in text and "\r" not in text]
 ids = [f"hostile{i}" for i in range(len(HOSTILE))]
 hostile = pytest.mark.parametrize("text", HOSTILE, ids=ids)
 
@@ -56,3 +60,18 @@ def assert_same_page(page: str, plain: str) -> None:
     assert not [value for value in addresses if value.strip().lower().startswith(("javascript:", "http://x."))]
     outside = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)  # the drawing library has some of its own
     assert not set(outside) & set("\x1b\x07\x9b\x00\x08\x7f\u202e\u2066")
+
+
+def photos_with_odd_names(photos: Sequence[Path], folder: Path, text: str = "") -> None:
+    """Copies, the first of them with hostile names; with positions, and with texts that are hostile too."""
+    folder.mkdir()
+    places, texts = ["file,lat,lon"], ["photo,text"]
+    for number, photo in enumerate(photos):
+        odd = FILES[number % len(FILES)]
+        name = f"{odd}.jpg" if number < len(FILES) else f"{number}.jpg"
+        shutil.copy(photo, folder / name)
+        quoted, said = (each.replace('"', '""') for each in (name, f"{text} {odd}"))
+        places.append(f'"{quoted}",{50 + number // 3 / 1000},{10 + number % 3 / 100000}')
+        texts.append(f'"{quoted}","{said}"')
+    (folder / "photos.csv").write_text("\n".join(places), encoding="utf-8", errors="replace")
+    folder.with_name("texts.csv").write_text("\n".join(texts), encoding="utf-8", errors="replace")

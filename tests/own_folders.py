@@ -1,5 +1,6 @@
 """Folders as people have them, for `wayfare init`: photos along a street, and things of a shop with their texts."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -45,3 +46,25 @@ def shop(folder: Path, header: str = "photo,text") -> None:
         picture(folder / f"{number}.jpg", colour, number)
         rows.append(f"{number}.jpg,a {name} {things[number % 7]} for the {number % 10}th day")
     (folder / "pairs.csv").write_text("\n".join(rows) + "\n")
+
+
+def park(folder: Path, images: int = 40) -> None:
+    """Annotated images of a man and a dog on grass; which images are for testing is not said."""
+    folder.mkdir()
+    boxes = ((1, 2, 5, 9), (6, 5, 9, 9), (0, 8, 12, 10))
+    data = [
+        {
+            "file_name": f"{number}.jpg",
+            "height": 10,
+            "width": 12,
+            "image_id": str(number),
+            "annotations": [{"bbox": list(box), "bbox_mode": 0, "category_id": kind} for kind, box in enumerate(boxes)],
+            "segments_info": [
+                {"id": kind + 1, "category_id": kind, "iscrowd": 0, "isthing": 1, "area": 12} for kind in range(3)
+            ],
+            "relations": [[0, 1, number % 2], [1, 2, 2]],
+        }
+        for number in range(images)
+    ]
+    names = {"thing_classes": ["man", "dog"], "stuff_classes": ["grass"], "predicate_classes": ["beside", "over", "on"]}
+    (folder / "psg.json").write_text(json.dumps({**names, "test_image_ids": [], "data": data}))

@@ -28,8 +28,9 @@ def code_lines(text: str) -> int:
 
 
 def mentions(word: str) -> list[str]:
-    """The files of the package in which a word occurs, in any case of letters."""
-    files = (path for path in sorted(SRC.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
+    """The files of the package in which a word occurs, in any case of letters; not those that `init` writes."""
+    apart = {"__pycache__", "starting"}
+    files = (path for path in sorted(SRC.rglob("*")) if path.is_file() and not apart.intersection(path.parts))
     return [
         path.relative_to(SRC).as_posix()
         for path in files

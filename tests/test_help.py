@@ -11,7 +11,7 @@ from wayfare.cli import main
 from wayfare.cli.help import HEADINGS
 
 CHEAP = {"resume", "report", "compare", "list", "split", "explain-traffic", "claims", "data check", "data show"}
-NOT_CHEAP = {"wayfare claims --only 'fedvpr/gem-*' --seeds 3", "wayfare resume runs/mine --rounds 100"}
+NOT_CHEAP = {"wayfare claims --only 'fedvpr/gem-*' --seeds 9", "wayfare resume runs/mine --rounds 100"}
 
 
 def shown(capsys, *arguments):
@@ -49,6 +49,19 @@ def test_every_argument_and_option_is_explained(name):
     assert not silent
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_is_shown_as_it_is_written(name, capsys):
+    """Names of tables in brackets are no markup, and paragraphs are wrapped as the terminal is wide."""
+    _, text = shown(capsys, *name.split(), "--help")
+    words = " ".join(text.split())
+    for parameter in COMMANDS[name].params:
+        for table in re.findall(r"\[(?!bold|/bold)[a-z]+\]", getattr(parameter, "help", None) or ""):
+            assert table in words
+    for paragraph in re.sub(r"\[/?bold\]", "", COMMANDS[name].help or "").replace("\\[", "[").split("\n\n"):
+        assert " ".join(paragraph.split()) in words
+        assert "\n" not in paragraph
+
+
 def test_cheap_examples_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("os.cpu_count", lambda: 1)  # no workers
@@ -57,6 +70,9 @@ def test_cheap_examples_run(tmp_path, monkeypatch, capsys):
     for photo in ("my-photos/house/1.png", "my-photos/tree/1.png", "my-town/house/1.png", "my-town/tree/1.png"):
         Path(photo).parent.mkdir(parents=True)
         Image.new("RGB", (32, 32), "red").save(photo)
+    Path("my-shop").mkdir()
+    Image.new("RGB", (32, 32), "red").save("my-shop/1.jpg")
+    Path("my-shop/things.csv").write_text("photo,title,kind\n1.jpg,a red thing,thing\n")
     capsys.readouterr()
     tried = [line for name in sorted(CHEAP) for line in examples(capsys, name) if line not in NOT_CHEAP]
     for line in tried:

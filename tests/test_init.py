@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 import wayfare
-from own_folders import COLOURS, picture, shop, street
+from own_folders import COLOURS, park, picture, shop, street
 from wayfare.cli import main
 from wayfare.core.errors import ConfigError, DataError
 from wayfare.starting.columns import PairColumns
@@ -55,7 +55,11 @@ def test_a_flat_folder_with_a_table(capsys, tmp_path):
     result = run(capsys, "street.toml")
     assert 0 <= result["metrics"]["test/R@1"] <= 1 and result["refused"] == 0
     model = wayfare.load("run")
-    model.index(tmp_path / "street")
+    model.index()  # of the run's own photos
+    status, out, _ = call(capsys, "locate", tmp_path / "street/07.jpg", "--run", "run", "--json")
+    assert status == 0 and len(json.loads(out)["answers"]) == 1
+    status, _, err = call(capsys, "locate", tmp_path / "street/07.jpg")
+    assert status == 2 and "--index DIR, or --run RUN" in err
     answer = model.locate(tmp_path / "street/07.jpg")
     assert answer.position.latitude == pytest.approx(48, abs=1e-3)
     assert model.embed([tmp_path / "street/07.jpg"]).shape[0] == 1
@@ -111,6 +115,15 @@ def test_pairs_without_labels(capsys, tmp_path):
     assert len(model.search("hat", k=3).hits) == 3
 
 
+def test_scene_graphs_without_a_test_set(capsys, tmp_path):
+    """Eight of forty images are held back: the file names none to test with."""
+    park(tmp_path / "park")
+    made = init(capsys, tmp_path / "park", "--rounds", 1, "--clients", 2)
+    assert made["task"] == "scenes" and tomllib.loads(Path("park.toml").read_text())["data"]["test"] == 8
+    metrics = run(capsys, "park.toml")["metrics"]
+    assert metrics["test/R@20"] >= 0.5  # one of the two relations of an image is always the same
+
+
 @pytest.mark.parametrize("form", ["intervals", "positions"])
 def test_traces(capsys, tmp_path, form):
     rng = np.random.default_rng(0)
@@ -127,10 +140,14 @@ def test_traces(capsys, tmp_path, form):
             lines += [f"{moment} {device} {x:.2f} {y:.2f}" for device, (x, y) in enumerate(places)]
     (tmp_path / "walk.txt").write_text("\n".join(lines) + "\n")
     made = init(capsys, tmp_path / "walk.txt")
+    assert made["counts"]["read as"].startswith(f"{form} (")
     assert made["task"] == "tour" and made["counts"]["devices"] == 6 and made["clients"] == 6
-    fast = ("training.epochs=1", "model.width=2", "model.hidden=4", "exchange.lab=8", "topology.test=50")
+    fast = ("training.epochs=1", "model.width=2", "model.hidden=4", "topology.test=50")
     result = run(capsys, "walk.toml", *(word for each in fast for word in ("--set", each)))
-    assert result["rounds"] > 40 and "tour/meetings" in " ".join(result["metrics"])
+    lines = [json.loads(line) for line in Path("run/rounds.jsonl").read_text().splitlines()]
+    events = [line["events"] for line in lines if "slot" in line.get("events", {})]
+    assert sum(each.get("slots", 1) for each in events) > 40  # of 30 s; a round has several
+    assert "tour/meetings" in " ".join(result["metrics"])
     assert wayfare.load("run").evaluate()["accuracy"] > 0
 
 
@@ -150,6 +167,15 @@ def test_run_takes_a_folder_and_makes_its_recipe(capsys, tmp_path):
     assert status == 2 and "wayfare resume first" in err
     status, _, err = call(capsys, "init", tmp_path / "mine")
     assert status == 2 and "--force" in err
+
+
+def test_a_folder_with_the_name_of_a_recipe(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("quickstart").mkdir()
+    status, _, err = call(capsys, "run", "quickstart", "--rounds", 1, "--engine", "local", "--out", "here")
+    assert status == 0 and "read as the recipe of this name; for the folder, give ./quickstart" in err
+    status, _, err = call(capsys, "run", "./quickstart")
+    assert status != 0 and Path("here/summary.json").exists()  # it is empty
 
 
 def test_owners_and_tasks_are_chosen_by_flags(tmp_path):
@@ -191,10 +217,34 @@ def test_questions_on_a_terminal(capsys, tmp_path, monkeypatch):
     assert command._asked(found, Choices(by="folder")) == Choices(by="folder")  # answered beforehand
 
 
+def test_questions_about_columns_on_a_terminal(capsys, tmp_path, monkeypatch):
+    """Asked where names do not say it: the guess first, each column with examples; options answer beforehand."""
+    from wayfare.cli import init as command
+
+    shop(tmp_path / "shop", "photo,words")
+    table = tmp_path / "shop/pairs.csv"
+    rows = [
+        f"{line},{('new', 'old')[number % 2]},{number}" for number, line in enumerate(table.read_text().split("\n"))
+    ]
+    table.write_text("\n".join(["photo,words,state,price", *rows[1:-1]]) + "\n")
+    found, told = inspect(tmp_path / "shop"), PairColumns()
+    assert found.columns == PairColumns("photo", "words", "state")
+    answers = iter([1, 3])
+    monkeypatch.setattr("typer.prompt", lambda *_, **__: next(answers))
+    assert command._asked_columns(found, told) == PairColumns("photo", "words", "words:5")
+    shown = capsys.readouterr().err
+    assert "1  words: a red shirt for the 0th day" in shown and "1  state: old, new" in shown and "3  none" in shown
+    answers = iter([2])
+    chosen = command._asked_columns(found, PairColumns(text="words"))
+    assert chosen == PairColumns("photo", "words", "price") and "has the texts" not in capsys.readouterr().err
+    shop(tmp_path / "usual")
+    assert command._asked_columns(inspect(tmp_path / "usual"), told) == PairColumns()
+
+
 # ---- odd folders
 
 
-def test_a_table_with_column_names_of_ones_own(tmp_path):
+def test_a_table_with_column_names_of_ones_own(capsys, tmp_path):
     """Photos by their numbers, texts under a name of one's own, a column of kinds; what is told goes first."""
     shop(tmp_path / "shop")
     (tmp_path / "shop/pairs.csv").unlink()
@@ -207,6 +257,12 @@ def test_a_table_with_column_names_of_ones_own(tmp_path):
     assert tomllib.loads(first_that_fits(found, Choices(), "x")[0])["data"]["text"] == "beschreibung"
     told = inspect(tmp_path / "shop", told=PairColumns(text="art+beschreibung", labels="art"))
     assert told.columns == PairColumns("{nummer}.jpg", "art+beschreibung", "art")
+    status, out, _ = call(capsys, "data", "check", tmp_path / "shop")
+    assert status == 0 and "in a run: --set 'data.photo={nummer}.jpg' --set data.text=beschreibung" in out
+    status, out, _ = call(capsys, "data", "check", tmp_path / "shop", "--text", "art+beschreibung", "--json")
+    assert status == 0 and json.loads(out)["found"][0]["columns"]["text"] == "art+beschreibung"
+    status, _, said = call(capsys, "data", "check", tmp_path / "shop", "--labels", "art", "--layout", "psg")
+    assert status == 2 and "columns of a table" in said
     with pytest.raises(ConfigError, match="did you mean 'beschreibung'"):
         inspect(tmp_path / "shop", told=PairColumns(text="beschreibun"))
 
@@ -235,8 +291,9 @@ def test_class_folders_with_odd_things_in_them(tmp_path):
 @pytest.mark.parametrize(("files", "said"), [
     (["a.jpg", "b.jpg"], "2 pictures without positions, texts or classes"),
     (["cat/a.jpg", "cat/b.jpg"], "all in one folder, 'cat': telling classes apart needs two"),
-    (["a.heic", "b.HEIC"], "2 HEIC files, which are not read: convert them to JPEG"),
+    (["a.heic", "b.HEIC"], "2 HEIC files, not read: convert to JPEG"),
     (["notes.txt"], "no pictures"),
+    (["photos.zip"], "1 ZIP file, not read: unpack first"),
     ([], "the folder is empty"),
 ])  # fmt: skip
 def test_what_cannot_be_used_is_described(tmp_path, files, said):
@@ -248,13 +305,26 @@ def test_what_cannot_be_used_is_described(tmp_path, files, said):
     assert len(str(caught.value)) < 500
 
 
+def test_folders_with_a_table_each_are_no_classes(tmp_path):
+    """A folder for each city, with its own table: what the tables say would be lost without a word."""
+    for city in ("oslo", "riga"):
+        street(tmp_path / "cities" / city)
+    with pytest.raises(
+        DataError, match="2 of its folders have a table of photos of their own, not read here: oslo, riga"
+    ):
+        inspect(tmp_path / "cities")
+    assert inspect(tmp_path / "cities", "folder").found.layout == "folder"
+
+
 def test_tables_of_positions_as_spreadsheets_write_them(tmp_path):
     street(tmp_path / "street")
     table = tmp_path / "street/photos.csv"
     rows = [line.split(",") for line in table.read_text().splitlines()]
     named = [["Dateiname", "GPSLatitude", "GPSLongitude"], *(row[:3] for row in rows[1:])]
     table.write_text("\n".join(";".join(row).replace(".0", ",0") for row in named) + "\n", encoding="utf-8-sig")
-    assert inspect(tmp_path / "street").findings.counts["photos"] == 24
+    found = inspect(tmp_path / "street")
+    assert found.findings.counts["photos"] == 24
+    assert "around latitude 48.0, longitude 11.0" in found.sentence()  # exchanged ones are seen here
     table.write_text("\n".join(["file,lat,lon", *(f"{row[0]},140.1,35.{n}" for n, row in enumerate(rows[1:]))]) + "\n")
     with pytest.raises(DataError, match="; 46 more like this; are latitude and longitude swapped"):
         inspect(tmp_path / "street")
@@ -271,6 +341,27 @@ def test_photos_far_from_each_other_get_a_larger_radius(tmp_path):
     assert tomllib.loads(text)["task"]["mining"] == {"name": "places", "radius": 30.0, "negative_radius": 60.0}
     clients = experiment.clients(experiment.split())
     assert not experiment.task.cannot_train(clients.client("c0").train)
+
+
+def test_what_was_read_of_traces_is_said(tmp_path):
+    """How lines were read, and what came of it: whoever has other lines sees it."""
+    lines = [f"{n % 3} 5 {20 * n} {20 * n + 30}" for n in range(9)]
+    (tmp_path / "met.txt").write_text("\n".join(lines) + "\n")
+    said = inspect(tmp_path / "met.txt").sentence()
+    assert "4 devices" in said and "contacts; read as intervals (i j start end), --layout" in said
+    with pytest.raises(DataError, match="4 fields, expected i j t"):
+        inspect(tmp_path / "met.txt", "meetings")
+
+
+def test_files_of_an_unknown_form_are_described(tmp_path):
+    (tmp_path / "five.txt").write_text("1 2 3 4 5\n6 7 8 9 10\n")
+    with pytest.raises(DataError, match=r"5 fields, 1, 2, 3, 4, 5; .* --layout .*intervals \(`i j start end`\)"):
+        inspect(tmp_path / "five.txt")
+    (tmp_path / "photos.zip").write_bytes(b"PK\5\6" + bytes(18))
+    with pytest.raises(DataError, match="unpack it, and name the folder"):
+        inspect(tmp_path / "photos.zip")
+    (tmp_path / "radio.csv").write_text("timestamp,user_a,user_b,rssi\n0,1,2,-70\n20,1,3,-60\n")
+    assert inspect(tmp_path / "radio.csv").findings.counts["contacts"] == 2
 
 
 def test_a_file_is_run_like_a_folder(capsys, tmp_path):

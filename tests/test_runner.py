@@ -299,9 +299,9 @@ def test_an_alarm_is_in_the_line_the_summary_and_the_ear(tmp_path):
         result["warnings"][-1],  # that it is no better than chance, at the end
     ]
     assert result["warnings"][0] == "worse than nothing" and result["protocol"] == "by heart"
-    # of a task that says nothing, nothing is said
+    # of a task that warns of nothing, nothing is said
     quiet = run(replace(SMALL, rounds=1), tmp_path / "quiet", "local")
-    assert not [text for text in quiet["warnings"] if "chance" not in text] and quiet["protocol"] == ""
+    assert not [text for text in quiet["warnings"] if "chance" not in text] and quiet["protocol"] == SMALL.task.protocol
 
 
 def test_rounds_that_are_not_judged_raise_no_alarm(tmp_path):

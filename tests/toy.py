@@ -6,7 +6,7 @@ It is a whole task, and everything else (bench, device, engine, gate, topology) 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from wayfare.core.bundle import Bundle, digest
+from wayfare.core.clock import ALWAYS, Clock, Devices, Pace, Timetable, Window
 from wayfare.core.device import Bench, Device
 from wayfare.core.federation import Federation, Round
 from wayfare.core.memory import Memories
@@ -115,6 +116,9 @@ class People:
     def id(self, position: int) -> str:
         return f"c{position}"
 
+    def find(self, id: str) -> int | None:
+        return int(id[1:])
+
     def size(self, position: int) -> int:
         return len(self.parts[position])
 
@@ -172,6 +176,7 @@ class Lab:
     groups: Sequence[str] | None = None
     policy: Policy = Policy(quorum=1.0, on_error="raise")  # nothing goes wrong unseen
     engine: Engine | None = None  # instead of the local one
+    timetable: Timetable | None = None  # with a clock
     people: People = field(init=False)
     bench: Bench = field(init=False)
 
@@ -195,7 +200,7 @@ class Lab:
     def federation(self, engine: Engine, rounds: int) -> Federation:
         return Federation(
             strategy=self.strategy, population=self.people, engine=engine, policy=self.policy, seed=self.seed,
-            rounds=rounds, size_of=self.people.size_of,
+            rounds=rounds, size_of=self.people.size_of, task=self.task, timetable=self.timetable,
         )  # fmt: skip
 
     def play(
@@ -217,6 +222,25 @@ class Lab:
     def memory(self, id: str, round: int) -> Bundle:
         """What a device remembers after this round."""
         return self.bench.memories.load(id, round) or Bundle()
+
+
+class Listed(Devices):
+    """Devices c0, c1, ... that take so many seconds for a step, and no time to send."""
+
+    def __init__(self, *seconds: float, windows: Mapping[str, Sequence[Window]] | None = None) -> None:
+        self.seconds, self.windows = seconds, windows or {}
+        self.always = not self.windows
+
+    def pace(self, device: str) -> Pace:
+        return Pace(1 / self.seconds[int(device[1:])], up=float("inf"), down=float("inf"))
+
+    def window(self, device: str, time: float) -> Window:
+        return next((each for each in self.windows.get(device, [ALWAYS]) if each[1] > time), ALWAYS)
+
+
+def timetable(*seconds: float, steps: int = 1, windows: Any = None, **settings: Any) -> Timetable:
+    """Of devices that take so long for a step."""
+    return Timetable(Clock(**settings), Listed(*seconds, windows=windows), lambda device: steps)
 
 
 def weight(bundle: Bundle, section: str = "model") -> float:

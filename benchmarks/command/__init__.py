@@ -19,8 +19,11 @@ from wayfare.core.errors import WayfareError
 _MARKS = {True: "[green]met[/green]", False: "[red]MISSED[/red]", None: "[yellow]not measured[/yellow]"}
 
 
-def main(about, quick, parts, measure, is_possible=lambda name, quick: True, shown_only=frozenset()):
-    """Run the parts that are asked for; 1 when a target is missed. `shown_only` are not judged with --quick."""
+def main(about, quick, parts, measure, is_possible=lambda name, quick: True, shown_only=frozenset(), cells=""):
+    """Run the parts that are asked for; 1 when a target is missed. `shown_only` are not judged with --quick.
+
+    `cells` is what --cells means, where a benchmark has it.
+    """
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help=quick)
     parser.add_argument("--json", action="store_true")
@@ -28,6 +31,8 @@ def main(about, quick, parts, measure, is_possible=lambda name, quick: True, sho
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path, help="where runs are kept; by default a folder that is removed at the end")
     parser.add_argument("--workers", type=int, default=0, help="processes; 0 takes one per core")
+    if cells:
+        parser.add_argument("--cells", default="", help=f"comma-separated; {cells}")
     args = parser.parse_args()
     only = {name.strip() for name in args.only.split(",")}
     if wrong := only - set(parts):
@@ -65,8 +70,8 @@ def not_timed(targets):
 
 
 def print_targets(targets, console):
-    """A line for each."""
-    for target in targets:
+    """A line for each that demands something; the others are figures of the page."""
+    for target in (target for target in targets if target["target"]):
         value = "nothing" if target["value"] is None else f"{target['value']:.3g}"
         unjudged = target["met"] is None and target["value"] is not None
         mark = "[yellow]not judged[/yellow]" if unjudged else _MARKS[target["met"]]

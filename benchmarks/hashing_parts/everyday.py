@@ -112,11 +112,9 @@ def experiment(table, labels, strategy, clients, rounds):
 def measure(archive, out, machine):
     """For each model and query: the share of the first ten that is of the right kind, and that is right in all."""
     folder = out / "everyday"
-    if not (folder / "photos").exists():
-        unpack(archive, folder / "photos")
-    table, facts = _parted(next((folder / "photos").rglob("pairs.csv")))
+    table, facts = table_of(archive, folder)
     runs = {name: experiment(table, *settings) for name, settings in MODELS.items()}
-    if _bring_encoders(out / "cache"):
+    if bring_encoders(out / "cache"):
         runs[OURS] = ours(table)
     with common.cache_in(out / "cache"):
         records, _ = common.play(runs, folder / "runs", machine, "test/MAP")
@@ -127,7 +125,7 @@ def measure(archive, out, machine):
         }  # fmt: skip
 
 
-def _bring_encoders(cache):
+def bring_encoders(cache):
     """Whether the encoders have been fetched; then they are linked into the benchmark's cache."""
     files = [PUBLISHED[name].path.resolve() for name in ENCODERS]
     if not all(file.is_file() for file in files):
@@ -140,7 +138,14 @@ def _bring_encoders(cache):
     return True
 
 
-def _parted(source):
+def table_of(archive, folder):
+    """The photos, unpacked, and `parted`."""
+    if not (folder / "photos").exists():
+        unpack(archive, folder / "photos")
+    return parted(next((folder / "photos").rglob("pairs.csv")))
+
+
+def parted(source):
     """The table of the photos of kinds with at least 50, with a column that says which are unseen; and its rows."""
     with source.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -156,22 +161,34 @@ def _parted(source):
 
 
 def _asked(run, out, table, facts):
-    found = hashing_run(run)
-    pairs, began = found.task.pairs, time.process_time()
-    place = table.parent / "unseen"  # as someone would have them: a folder of photos, and nothing else
-    place.mkdir(exist_ok=True)
-    for id in pairs.ids[pairs.query]:
-        link = place / f"{id}.jpg"
-        if not link.is_symlink():
-            link.symlink_to(table.parent / facts[id]["image"])
-    add(model_for(found, out), out, photo_files(place))
-    made, index = time.process_time() - began, SearchIndex(out)
+    began = time.process_time()
+    index = index_of(run, out, unseen_photos(table, facts))
+    made = time.process_time() - began
     held = [facts[Path(id).stem] for id in index.codes["photos"].ids]
-    found = {name: _judged(index, queries, held, facts) for name, queries in SETS.items()}
+    found = {name: judged(index, queries, held, facts) for name, queries in SETS.items()}
     return {"photos": len(held), "making_cpu_seconds": made, **found}
 
 
-def _judged(index, queries, held, facts):
+def unseen_photos(table, facts):
+    """As someone would have them: a folder of photos, and nothing else."""
+    place = table.parent / "unseen"
+    place.mkdir(exist_ok=True)
+    with table.open(encoding="utf-8", newline="") as file:
+        ids = [row["id"] for row in csv.DictReader(file) if row["split"] == "query"]
+    for id in ids:
+        link = place / f"{id}.jpg"
+        if not link.is_symlink():
+            link.symlink_to(table.parent / facts[id]["image"])
+    return place
+
+
+def index_of(run, out, photos):
+    """An index of a folder of photos, made with a run's model."""
+    add(model_for(hashing_run(run), out), out, photo_files(photos))
+    return SearchIndex(out)
+
+
+def judged(index, queries, held, facts):
     """Of each query, refused ones included."""
     done = search(index, [Query(words) for words in queries], FIRST)
     shown = {

@@ -5,7 +5,8 @@ methods. Linear heads on a frozen EfficientNet-Lite0 and on bags of words: a run
 many. 1,000 pairs are kept apart to judge. Settings are chosen by 1,000 others, which no run learns from either, with a
 seed of its own: first the learning rate from three, then three settings that are the method's own. The mean of MAP of
 both directions decides. What was chosen is then run with seeds that were not used before. Local, FedProto and PLFedCMH
-have a model for each client; their figure is the mean over these.
+have a model for each client; their figure is the mean over these. FedCAFE is also run with its memory made in other
+ways, and without one, with the settings that were chosen for it.
 """
 
 import csv
@@ -15,6 +16,7 @@ from collections import Counter
 from rich.table import Table
 
 from places_parts import common
+from wayfare.core.errors import ConfigError
 from wayfare.core.seeds import rng_for
 from wayfare.experiment import Experiment
 from wayfare.io.archives import unpack
@@ -34,6 +36,12 @@ OWN = {  # what a method is tuned by beside its learning rate; with three values
     "fedcafe": [{"strategy.memory": "authors", "strategy.similar": "clusters"}, {"strategy.memory": "paper"},
                 {"strategy.reduction": "batch"}],
 }  # fmt: skip
+MEMORIES = {  # of FedCAFE, with the settings chosen for it
+    "none": {"enhancement": False, "aggregation": "off", "lambda_e": 0.0},
+    "seeded by classes": {"memory": "seeded", "similar": "auto"},
+    "as the authors' code": {"memory": "authors", "similar": "clusters"},
+    "as the paper": {"memory": "paper", "similar": "auto"},
+}
 LABELS = {"local": "Local", "fedavg": "FedAvg", "fedprox": "FedProx", "moon": "MOON", "fedcmr": "FedCMR",
           "fedproto": "FedProto", "plfedcmh": "PLFedCMH", "fedcafe": "FedCAFE"}  # fmt: skip
 BASES = {"DCMH": {"name": "dcmh", "eta": 0.001}, "SHDCH": {"name": "shdch", "gamma": 1.0, "eta": 100.0}}
@@ -41,29 +49,48 @@ OURS, METRIC, WAYS = "fedcafe", "test/MAP", ("MAP i2t", "MAP t2i", "R@10")
 QUICK = ("fedavg", "fedcafe")
 
 
-def measure(quick, seeds, archive, out, workers):
-    """Of each base: by method what was chosen, and its values for all seeds."""
+def measure(quick, seeds, archive, out, workers, cells=""):
+    """Of each base: by method what was chosen, and its values for all seeds. `cells` names some bases and methods."""
     folder = out / "rivals"
-    tables = None if quick else _tables(archive, folder / "photos")
-    methods = QUICK if quick else tuple(OWN)
-    bases = dict(list(BASES.items())[:1]) if quick else BASES
+    tables = None if quick else tables_of(archive, folder / "photos")
+    named = {name.strip() for name in cells.split(",")} - {""}
+    if unknown := named - {*OWN, *BASES}:
+        raise ConfigError(f"--cells {', '.join(sorted(unknown))}: there are {', '.join((*BASES, *OWN))}")
+    methods = QUICK if quick else tuple(name for name in OWN if name in named or not named & {*OWN})
+    bases = dict(list(BASES.items())[:1]) if quick else {
+        name: base for name, base in BASES.items() if name in named or not named & {*BASES}
+    }  # fmt: skip
     chosen, tried = _tuned(bases, methods, tables, folder, workers)
+    judged = tables and tables[1]
     plan = {
-        f"judged/{base}/{method}-{seed}": _experiment(base, method, tables and tables[1], settings, seed)
+        f"judged/{base}/{method}-{seed}": _experiment(base, method, judged, settings, seed)
         for (base, method), settings in chosen.items() for seed in range(seeds)
     }  # fmt: skip
+    memories = {
+        (base, name): settings | {f"strategy.{key}": value for key, value in more.items()}
+        for (base, method), settings in chosen.items() if method == OURS for name, more in MEMORIES.items()
+    }  # fmt: skip
+    plan |= {
+        f"memory/{base}/{name}-{seed}": _experiment(base, OURS, judged, settings, seed)
+        for (base, name), settings in memories.items() for seed in range(seeds)
+    }  # fmt: skip
     made, _ = common.play(plan, folder, workers, METRIC)
+
+    def values_of(kind, base, name):
+        names = [f"{kind}/{base}/{name}-{seed}" for seed in range(seeds)]
+        final = [made[each] for each in names if each in made]
+        return final, {way: [each.final(f"test/{way}") for each in final] for way in ("MAP", *WAYS)}
+
     found = {}
     for (base, method), settings in chosen.items():
-        names = [f"judged/{base}/{method}-{seed}" for seed in range(seeds)]
-        final = [made[name] for name in names if name in made]
-        values = {way: [each.final(f"test/{way}") for each in final] for way in ("MAP", *WAYS)}
+        final, values = values_of("judged", base, method)
         bytes_ = statistics.fmean(each.summary["bytes_up"] + each.summary["bytes_down"] for each in final)
         found.setdefault(base, {})[method] = {
             "settings": settings, "values": values, "bytes": bytes_, "floor": final[0].final("test/random MAP"),
             "tried": len(tried[base, method]), "validation": tried[base, method],
         }  # fmt: skip
-    return {"bases": found, "seeds": seeds}
+    by_memory = {base: {name: values_of("memory", base, name)[1] for name in MEMORIES} for base, _ in memories}
+    return {"bases": found, "memories": by_memory, "seeds": seeds}
 
 
 def _tuned(bases, methods, tables, folder, workers):
@@ -96,22 +123,28 @@ def _named(settings):
 
 
 def _experiment(base, method, table, settings, seed):
+    recipe = recipe_of(table)
+    recipe["task"]["base"], recipe["strategy"] = BASES[base], {"name": method}
+    return Experiment.from_table(override(recipe, settings)).with_seed(seed)
+
+
+def recipe_of(table):
+    """Linear heads on frozen features; without a table it is the made-up sample."""
     data = {"name": "sample"} if table is None else {
         "name": "table", "path": str(table), "labels": KIND, "text": "productDisplayName", "photo": "image",
     }  # fmt: skip
     image = {"name": "file", "hidden": 0} if table is None else {"name": "frozen", "hidden": 0}
-    recipe = {
+    return {
         "name": "rivals", "rounds": 2 if table is None else 12, "data": data,
         "model": {"bits": 32, "image": image, "text": {"hidden": 0}},
-        "task": {"name": "hashing", "base": BASES[base], "order": "alternate"},
-        "partition": {"name": "dirichlet", "clients": 10, "alpha": 0.5}, "strategy": {"name": method},
+        "task": {"name": "hashing", "order": "alternate"},
+        "partition": {"name": "dirichlet", "clients": 10, "alpha": 0.5}, "strategy": {"name": "fedavg"},
         "training": {"epochs": 3, "batch_size": 64, "optimizer": "adam"},
         "evaluation": {"every": 100, "clients": 0, "holdout": 0.0},
     }  # fmt: skip
-    return Experiment.from_table(override(recipe, settings)).with_seed(seed)
 
 
-def _tables(archive, folder):
+def tables_of(archive, folder):
     """Two tables of the same pairs to learn from: with the queries that choose settings, and with those that judge."""
     if not folder.exists():
         unpack(archive, folder)
@@ -144,6 +177,8 @@ def targets(figures):
     """FedCAFE above each rival that is a single model for all."""
     found = []
     for base, methods in figures["bases"].items():
+        if OURS not in methods:
+            continue
         ours = methods[OURS]["values"]["MAP"]
         for rival in methods:
             if rival != OURS:
@@ -166,4 +201,12 @@ def show(figures, out):
             table.add_row(LABELS[method], *cells, f"{each['bytes'] / 1e6:.1f}", str(each["tried"]), chosen)
         floor = next(iter(methods.values()))["floor"]
         table.add_row("codes at random", f"{100 * floor:.1f}")
+        out.print(table)
+    for base, memories in figures["memories"].items():
+        table = Table(title=f"FedCAFE over {base}: its memory, per cent, ± over {figures['seeds']} seeds",
+                      title_justify="left")  # fmt: skip
+        for head in ("memory", *WAYS):
+            table.add_column(head, justify="left" if head == "memory" else "right")
+        for name, values in memories.items():
+            table.add_row(name, *(common.plus_minus(common.spread([100 * v for v in values[way]])) for way in WAYS))
         out.print(table)

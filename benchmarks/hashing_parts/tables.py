@@ -24,7 +24,7 @@ METHODS = {"centralised": "Centralised", "local": "Local", "fedavg": "FedAvg", "
 BITS = (16, 32, 64)
 FORMS = {"types, DCMH": ("table3", "dcmh", "articleType:50"), "types, SHDCH": ("table3", "shdch", "articleType:50"),
          "labels, DCMH": ("table2", "dcmh", "articleType:50+baseColour:100")}  # fmt: skip
-WAYS = ("MAP i2t", "MAP t2i")
+WAYS, OWN_PAIRS = ("MAP i2t", "MAP t2i"), ("R@1", "R@5", "R@10")
 QUICK_METHODS, QUICK_FORMS = ("local", "fedavg", "fedcafe"), ("types, DCMH", "types, SHDCH")
 RIVALS = ("fedavg", "fedprox", "local")  # that FedCAFE must be above
 
@@ -77,14 +77,16 @@ def _changes(pairs, labels, base):
 
 
 def measure(quick, seeds, archive, out, workers):
-    """By form and cell the values of all seeds for both directions, on own pairs, the floor, and seconds."""
+    """By form and cell the values of all seeds: both directions, own pairs found, clients, the floor, and seconds."""
     plan = experiments(quick, seeds, archive, out)
     made, failed = common.play(dict(plan.values()), out / "hashing", workers, "test/MAP")
     found = {}
     for (form, cell, _), (run, _) in plan.items():
         if run in made:
-            values = found.setdefault(form, {}).setdefault(cell, {name: [] for name in (*WAYS, "own", "floor", "s")})
-            for name in WAYS:
+            values = found.setdefault(form, {}).setdefault(
+                cell, {name: [] for name in (*WAYS, *OWN_PAIRS, "own", "floor", "s")}
+            )
+            for name in (*WAYS, *OWN_PAIRS):
                 values[name].append(made[run].final(f"test/{name}"))
             values["own"].append(made[run].final("clients/MAP"))
             values["floor"].append(made[run].final("test/random MAP"))
@@ -110,9 +112,10 @@ def show(figures, out):
     for form, cells in figures["forms"].items():
         lengths = [bits for bits in BITS if f"fedavg-{bits}" in cells]
         if lengths:
-            table = Table(title=f"{form}: MAP, per cent; ± over {figures['seeds']} seeds", title_justify="left")
-            heads = [f"{way[4:]} {bits}" for way in WAYS for bits in lengths]
-            rows = {label: [cells[f"{method}-{bits}"][way] for way in WAYS for bits in lengths]
+            table = Table(title=f"{form}: MAP and R@k, per cent; ± over {figures['seeds']} seeds", title_justify="left")
+            shown = [(way, bits) for way in WAYS for bits in lengths] + [(own, lengths[-1]) for own in OWN_PAIRS]
+            heads = [f"{way.removeprefix('MAP ')} {bits}" for way, bits in shown]
+            rows = {label: [cells[f"{method}-{bits}"][way] for way, bits in shown]
                     for method, label in METHODS.items() if f"{method}-{lengths[0]}" in cells}  # fmt: skip
         else:
             table = Table(title=f"{form}: MAP of 32 bits, per cent", title_justify="left")

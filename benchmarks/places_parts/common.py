@@ -157,6 +157,11 @@ def at_most(name, value, bound, timed=False):
     return {"name": name, "value": value, "target": f"at most {bound:g}", "met": value <= bound, "timed": timed}
 
 
+def shown(name, value):
+    """A figure that nothing is demanded of."""
+    return {"name": name, "value": value, "target": "", "met": None}
+
+
 def plus_minus(pair):
     """Mean and spread as text."""
     mean, around = pair

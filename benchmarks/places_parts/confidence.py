@@ -7,9 +7,10 @@ import numpy as np
 from rich.table import Table
 
 from places_parts.common import at_least, at_most, note
-from wayfare.places.calibration import PRECISION, STRANGERS, Calibrator, curve_of, quality, weights_of
+from wayfare.places.calibration import PRECISION, STRANGERS, curve_of, quality, weights_of
 from wayfare.places.index import Index
 from wayfare.places.indexing import add
+from wayfare.places.leave_one_out import Calibrator
 from wayfare.places.locate import curve, locate
 from wayfare.places.trained_model import load_model
 

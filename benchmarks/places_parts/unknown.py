@@ -9,9 +9,9 @@ from rich.table import Table
 
 from places_parts.common import note, play
 from wayfare.core.errors import WayfareError
-from wayfare.places.calibration import Calibrator
 from wayfare.places.index import Index
 from wayfare.places.indexing import add
+from wayfare.places.leave_one_out import Calibrator
 from wayfare.places.locate import curve, locate
 from wayfare.places.trained_model import load_model
 

@@ -4,6 +4,9 @@ Two ways to find the objects: the detector of 80 things alone, and `wayfare dete
 photos that have panoptic truth, of each photo without itself. A triplet is reachable if both its objects are found with
 their classes and half of their boxes. End to end, relations are guessed from the labels alone by the frequency table of
 the other pictures (nothing is trained, so that the figure is about the objects).
+
+The image-level check is what a stranger sees first: of the relations that would be drawn, how many join two classes
+that the photo's annotation has, wherever they are? A person standing on a snowboard without a person is not one.
 """
 
 import tempfile
@@ -20,11 +23,13 @@ from wayfare.scenes import frequency, recall
 from wayfare.scenes.data import psg
 from wayfare.scenes.detections import aligned
 from wayfare.scenes.detector import Detector, is_installed
+from wayfare.scenes.graph import LEAST
 from wayfare.scenes.labels import fitting
 from wayfare.scenes.pairs import ious
 from wayfare.scenes.patches import DinoPatches
 from wayfare.scenes.segmenting import SegmentHead, find_segments, fitted, labelled_patches
 
+DRAWN = 10  # relations of a photo
 BEFORE = {"reachable": 13.8, "R@20": 8.5}  # of the detector alone, when this was begun
 
 
@@ -106,7 +111,20 @@ def _scored(truth, objects, counts):
         "surfaces found": 100 * float(is_found[stuff].mean()),
         "reachable": 100 * float(is_found[ends].all(1).mean()),
         **{name: 100 * metrics[name] for name in ("R@20", "R@50", "mR@20")},
+        **_drawn(truth, found, guesses),
     }
+
+
+def _drawn(truth, found, guesses):
+    """Of the relations that a graph would show, how many are of classes that are in the picture at all."""
+    drawn, there = 0, 0
+    for image in range(len(truth)):
+        best = np.flatnonzero(guesses.image == image)[:DRAWN]
+        best = best[guesses.scores[best] >= LEAST]
+        labels = found[image].labels[guesses.triplets[best, :2]].reshape(-1, 2)
+        drawn += len(labels)
+        there += int(np.isin(labels, truth[image].labels).all(1).sum())
+    return {"drawn": drawn, "drawn of classes that are there": 100 * there / max(drawn, 1)}
 
 
 def _matched(truth, found):

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from wayfare import runner
-from wayfare.cli.console import Watch, watching
+from wayfare.cli.console import Watch, err, watching
 from wayfare.core.protocols import Engine
 from wayfare.experiment import Experiment
 from wayfare.results import Run
@@ -56,4 +56,5 @@ def _listener(listen: Listener | None, rounds: int, label: str) -> Iterator[List
         yield listen
         return
     with watching() as progress:
-        yield runner.silent if progress is None else Watch(progress, rounds, label)
+        shown = progress is not None or err.is_jupyter
+        yield Watch(progress, rounds, label) if shown else runner.silent

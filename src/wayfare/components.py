@@ -30,6 +30,7 @@ ABILITIES = {
     "robust": "merge",
     "attack": "forge",
     "compression": "pack_reply",
+    "clock": "devices",
 }
 # packages in which a file is named after the one class in it: a new file there needs no entry anywhere
 PACKAGES = {
@@ -72,7 +73,15 @@ NAMED = {
         "topk": "wayfare.compression.packing:TopK",
         "lowrank": "wayfare.compression.packing:LowRank",
     },
-    "topology": {"encounters": "wayfare.encounters.topology:Encounters"},
+    "clock": {
+        "drawn": "wayfare.clock.drawn:Drawn",
+        "measured": "wayfare.clock.measured:Measured",
+        "indoors": "wayfare.clock.indoors:Indoors",
+    },
+    "topology": {
+        "encounters": "wayfare.encounters.topology:Encounters",
+        "async": "wayfare.topologies.asynchronous:Async",
+    },
     "engine": {
         "local": "wayfare.engines.local:Local",
         "pool": "wayfare.engines.pool.engine:Pool",

@@ -15,6 +15,7 @@ from wayfare.nets.published import PUBLISHED
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _EXTRA = re.compile(r"""extra\s*==\s*['"]([^'"]+)['"]""")
 _DEVELOPMENT = "dev"
+_DEVICES = Path("~/.wayfare").expanduser()  # of nodes and of devices that meet, unless --home says otherwise
 
 
 def examine() -> dict[str, Any]:
@@ -34,6 +35,7 @@ def examine() -> dict[str, Any]:
         },
         "torch": _torch(),
         "cache": _cache(cache_dir()),
+        "devices": {"path": str(_DEVICES), "bytes": _size(_DEVICES)},
         "weights": {name: (cache_dir() / "weights" / f"{name}.safetensors").exists() for name in PUBLISHED},
     }
 
@@ -63,7 +65,7 @@ def _requirements() -> tuple[list[str], dict[str, list[str]]]:
 def _torch() -> dict[str, Any]:
     if installed("torch") is None:
         return {}
-    import torch
+    import torch  # here: it may be missing, and that is worth reporting
 
     gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
     return {"version": torch.__version__, "gpus": gpus, "uses": "cuda" if gpus else "cpu"}

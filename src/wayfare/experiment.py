@@ -6,6 +6,7 @@ Its parts are independent, so not all of them fit each other: what does not fit 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import torch
 
 from wayfare.clients import Clients
 from wayfare.components import allow_code, build, chosen_settings, code_of, find, name_of, parts_of, settings_of
+from wayfare.core.clock import Clock, Timetable
 from wayfare.core.device import Bench
 from wayfare.core.errors import ConfigError, unknown
 from wayfare.core.exchange import Exchange
@@ -35,7 +37,7 @@ from wayfare.core.protocols import (
 from wayfare.core.seeds import rng_for
 from wayfare.partition.heterogeneity import by_main_class
 from wayfare.partition.random import Random
-from wayfare.partition.split import Split, load_split
+from wayfare.partition.split import Split, VirtualSplit, load_split
 from wayfare.privacy.attacks import Attack
 from wayfare.ranges import EVERY_ROUND, NO_FRACTION, RANGES
 from wayfare.recipe import COMPONENTS, DEFAULTS, OF_TASK, as_table, override, read_table, table_lines, toml
@@ -67,10 +69,13 @@ class Experiment:
     robust: MergeRule | None = None  # what replaces the mean where devices may lie
     attack: Attack | None = None  # devices that do lie, to try the others against
     compression: Compression | None = None  # how models are written on their way
+    clock: Clock | None = None  # virtual time, for devices that are not alike
 
     def __post_init__(self) -> None:
         if self.exchange is None and self.topology.meets:
             object.__setattr__(self, "exchange", find("exchange", "fedtour")())
+        if self.clock is None and self.topology.overlaps:
+            object.__setattr__(self, "clock", find("clock", "drawn")())
         allow_code(*self.code())  # whoever made these objects has run their code already; the workers must be able to
         _check_fit(self)
         _check_ranges(self)
@@ -209,6 +214,17 @@ class Experiment:
         """Training and validation clients of this split."""
         return Clients(split, self.evaluation, self.seed, self.strategy.pooled, self.topology.meets)
 
+    def timetable(self, clients: Clients) -> Timetable | None:
+        """How long devices take, if there is a clock."""
+        if self.clock is None:
+            return None
+
+        def steps(device: str) -> int:
+            one_pass = self.task.steps_in_pass(clients.client(device), self.training.batch_size)
+            return max(1, self.strategy.steps(self.training, one_pass))
+
+        return Timetable(self.clock, self.clock.devices(self.seed), steps)
+
     @property
     def aggregation(self) -> MergeRule:
         """What stands between the gate and the strategy's merge."""
@@ -250,10 +266,10 @@ class _Scalars:
 
 def _moved(split: Population, kept: np.ndarray) -> Population:
     """A split of some samples as one of the whole pool."""
+    if isinstance(split, VirtualSplit):
+        split = split.drawn()
     if not isinstance(split, Split):
-        raise ConfigError(
-            "this partition draws samples by a rule, and a topology that reserves samples needs a fixed list"
-        )
+        raise ConfigError("a topology that reserves samples needs a partition that lists each client's samples")
     return Split(split.offsets, kept[split.indices], split.provenance | {"samples": None}, split.groups, split.numbers)
 
 
@@ -294,18 +310,22 @@ def _check_fit(e: Experiment) -> None:
     missing = e.strategy.requires - e.task.provides
     if missing:
         raise ConfigError(
-            f"{strategy} needs {sorted(missing)}, which {task} does not provide (it has {sorted(e.task.provides)})"
+            f"{strategy} needs {_listed(missing)}, which {task} does not provide (it has {_listed(e.task.provides)})"
         )
     if topology.lower() not in e.strategy.topologies and ":" not in name_of("topology", e.topology):
-        fits = sorted(e.strategy.topologies)
+        fits = _listed(e.strategy.topologies)
         raise ConfigError(f"{strategy} does not run on the topology {topology.lower()!r}; it runs on {fits}")
-
     if e.exchange is not None and not e.topology.meets:
         raise ConfigError(f"[exchange] is for devices that meet, topology 'encounters'; this is {topology.lower()!r}")
     _check_aggregation(e)
+    _check_clock(e)
     if e.partition.source not in e.task.sources:
         rule = name_of("partition", e.partition)
         raise ConfigError(f"the partition {rule!r} divides by {e.partition.source}, which {task} does not have")
+
+
+def _listed(names: Collection[str]) -> str:
+    return ", ".join(sorted(names)) or "nothing"
 
 
 def _check_aggregation(e: Experiment) -> None:
@@ -330,6 +350,23 @@ def _check_aggregation(e: Experiment) -> None:
         raise ConfigError(f"[{'privacy' if e.privacy is not None else 'robust'}] {reason}")
 
 
+def _check_clock(e: Experiment) -> None:
+    topology = name_of("topology", e.topology)
+    if e.clock is not None and (reason := e.clock.misfit(e.strategy, e.topology)):
+        raise ConfigError(f"[clock] {reason}")
+    if e.clock is not None and e.privacy is not None:
+        raise ConfigError("[privacy] and [clock] do not go together: how long a round takes tells who was asked")
+    if e.clock is not None and e.clock.weak and e.attack is not None:
+        raise ConfigError("[attack] does not go with clock.weak: weak devices send a part of the model only")
+    if e.topology.overlaps and e.attack is not None:
+        raise ConfigError(
+            f"[attack] does not go with the topology {topology!r}: attacks know what the honest devices of a round "
+            "were sent, and here each may have been sent another model"
+        )
+    if e.topology.overlaps and e.robust is not None and topology == "async":
+        raise ConfigError("[robust] needs several replies in a merge, and 'async' has one: use topology 'buffered'")
+
+
 def _check_ranges(e: Experiment) -> None:
     v, allowed = e.evaluation, RANGES | ({"rounds": EVERY_ROUND} if e.topology.meets else {})
     for name, span in allowed.items():
@@ -339,6 +376,8 @@ def _check_ranges(e: Experiment) -> None:
             raise ConfigError(f"{name} = {value} is out of range: expected {span}")
     if NO_FRACTION.holds(e.policy.max_ratio):
         raise ConfigError(f"policy.max_ratio = {e.policy.max_ratio} is out of range: expected 0, or at least 1")
+    if min(e.training.drops, default=1) < 1:
+        raise ConfigError(f"training.drops = {list(e.training.drops)}: expected rounds, each at least 1")
     if v.patience and not v.monitor:
         raise ConfigError("evaluation.patience needs evaluation.monitor, the metric to watch")
     if e.device.partition(":")[0] not in ("auto", "cpu", "cuda"):

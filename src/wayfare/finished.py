@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from importlib.metadata import version
 from os import PathLike
@@ -32,6 +32,7 @@ from wayfare.core.protocols import Task
 from wayfare.io.folders import photo_files
 from wayfare.io.images import decode_all
 from wayfare.io.pictures import Skipped
+from wayfare.portable import PortablePart, as_input, picture_input, picture_preparing
 from wayfare.trained import Trained, trained, untrained
 
 Photos = str | PathLike[str] | Iterable[str | PathLike[str]]  # a file, a folder of them, or several
@@ -52,7 +53,7 @@ def load(run: str | PathLike[str], data: str | PathLike[str] | None = None, devi
 
 def _moved(found: Trained[Task], path: str) -> Trained[Task]:
     data = found.task.data if "data" in parts_of(type(found.task)) else None  # type: ignore[attr-defined]
-    if data is None or "path" not in {field.name for field in fields(data)}:
+    if data is None or "path" not in {each.name for each in fields(data)}:
         raise ConfigError(f"{found.record.path} learnt from data without a path: leave out data")
     task = replace(found.task, data=replace(data, path=path))  # type: ignore[type-var]
     return found._replace(task=task, experiment=replace(found.experiment, task=task))
@@ -121,29 +122,49 @@ class FinishedRun:
         task: Task | None = self.task.fixed().on_folder(path)
         if task is None:
             raise ConfigError(
-                f"{self.folder} learnt from data that is no folder, so a folder cannot be evaluated on: "
+                f"{self.folder} was trained on data that is not a folder, so it cannot be evaluated on one: "
                 "evaluate() without data uses its own test set"
             )
         return task
 
     def export(self, folder: str | PathLike[str]) -> Path:
-        """Write the network's weights (model.safetensors) and what it expects (model.json) into a folder."""
+        """Write the network's weights (model.safetensors) and what it expects (model.json) into a folder.
+
+        `wayfare.exporting.export` writes it for other programs: ONNX, ExecuTorch, a web page.
+        """
         out, weights = Path(folder), _as_stored(self.network)
+        if (out / "experiment.toml").exists():
+            raise ConfigError(f"{out} is the folder of a run, whose model would be replaced: choose another folder")
         out.mkdir(parents=True, exist_ok=True)
         disk.write(out / WEIGHTS, safetensors.torch.save(weights))
-        manifest = {
-            "task": self.task_name,
-            "run": self.found.record.name,
-            "wayfare": version("wayfare"),
-            "classes": list(self.task.classes),
+        manifest = self.described() | {
             "input": self.inputs(),
-            "metrics": self.metrics,
             "weights": WEIGHTS,
             "weights_sha256": digest(weights),
             "recipe": self.found.record.recipe,
         }
         disk.write(out / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False).encode())
         return out
+
+    def described(self) -> dict[str, Any]:
+        """What every manifest of an export says of the run."""
+        return {
+            "task": self.task_name,
+            "run": self.found.record.name,
+            "wayfare": version("wayfare"),
+            "classes": list(self.task.classes),
+            "metrics": self.metrics,
+        }
+
+    def portable(self) -> tuple[PortablePart, ...]:
+        """The networks as other programs can run them."""
+        raise ConfigError(
+            f"a run of {self.task_name} cannot be exported: its network takes more than a picture or a text"
+        )
+
+    def thresholds(self) -> dict[str, Any]:
+        """For a manifest: how an answer's confidence is computed, and from where on it counts."""
+        return {}
 
     # ---- what some offer
 
@@ -152,11 +173,14 @@ class FinishedRun:
         self.refuse("predict")
 
     def embed(self, photos: Photos) -> np.ndarray:
-        """A vector for each photo, float32 (n, d)."""
+        """A vector for each photo, float32 (n, d), in their order; a photo that is named twice has two."""
         self.refuse("embed")
 
-    def index(self, photos: str | PathLike[str], out: str | PathLike[str] | None = None) -> Any:
-        """Put photos into an index, RUN/index by default, to be found by `locate` or `search`."""
+    def index(self, photos: str | PathLike[str] | None = None, out: str | PathLike[str] | None = None) -> Any:
+        """Put photos into an index, RUN/index by default, to be found by `locate` or `search`.
+
+        Without photos: the run's own data.
+        """
         self.refuse("index")
 
     def locate(self, photos: Photos, k: int = 5) -> Any:
@@ -210,7 +234,7 @@ class Prediction:
     photo: Path
     label: str
     score: float  # the probability that it gives the label
-    scores: dict[str, float]  # of all classes, the most probable first
+    scores: dict[str, float] = field(repr=False)  # of all classes, the most probable first
 
 
 class ClassifierRun(FinishedRun):
@@ -234,6 +258,15 @@ class ClassifierRun(FinishedRun):
     def inputs(self) -> dict[str, Any]:
         height, width = self.size
         return {"shape": ["n", self.network.channels, height, width], "colours": "RGB", "range": [0, 1]}
+
+    def own_pictures(self, count: int) -> np.ndarray:
+        """Some pictures of the run's test data, uint8 (n, height, width, channels)."""
+        raise NotImplementedError
+
+    def portable(self) -> tuple[PortablePart, ...]:
+        own = lambda count: (as_input(self.own_pictures(count)),)  # noqa: E731
+        inputs = (picture_input(self.size),)
+        return (PortablePart("image", self.network.cpu(), inputs, "logits", picture_preparing(self.size), own=own),)
 
     def predict(self, photos: Photos) -> Prediction | list[Prediction]:
         """What is in a photo; for a folder or several photos a list, from which unreadable ones are left out."""

@@ -2,30 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from typing import NamedTuple
-
-
-class Range(NamedTuple):
-    """From `low` to `high`; `open_low` and `open_high`: without these themselves."""
-
-    low: float = -math.inf
-    high: float = math.inf
-    open_low: bool = False
-    open_high: bool = False
-
-    def holds(self, value: float) -> bool:
-        """Whether a value is in it."""
-        above = value > self.low if self.open_low else value >= self.low
-        return above and (value < self.high if self.open_high else value <= self.high)
-
-    def __str__(self) -> str:
-        low = f"{'above' if self.open_low else 'at least'} {self.low:g}"
-        high = f"{'below' if self.open_high else 'at most'} {self.high:g}"
-        if math.isinf(self.high):
-            return low
-        return high if math.isinf(self.low) else f"{low}, {high}"
-
+from wayfare.core.ranges import Range
 
 _SHARE = Range(0, 1, open_high=True)
 RANGES = {
@@ -37,6 +14,8 @@ RANGES = {
     "training.batch_size": Range(1),
     "training.lr": Range(0, open_low=True),
     "training.decay": Range(0, 1, open_low=True),
+    "training.warmup": Range(0),
+    "training.warmup_rounds": Range(0),
     "training.momentum": _SHARE,
     "training.beta1": _SHARE,
     "training.beta2": _SHARE,

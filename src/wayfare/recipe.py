@@ -19,7 +19,7 @@ from wayfare.core.errors import ConfigError
 DEFAULTS = {
     "task": "objects", "partition": "random", "strategy": "fedavg", "topology": "server", "exchange": "fedtour",
     "privacy": "clientlevel", "robust": "median", "attack": "signflip",
-    "compression": "quantise",
+    "compression": "quantise", "clock": "drawn",
 }  # fmt: skip
 COMPONENTS = tuple(DEFAULTS)
 _LARGE = 2**26  # bytes, which no recipe has

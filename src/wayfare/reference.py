@@ -46,6 +46,7 @@ _TABLES = {
     "robust": "A robust rule in place of the mean, for devices that may lie. Without this table: the mean.",
     "attack": "Devices that lie, to test robust rules. Without this table: none.",
     "compression": "How models are packed on their way to a device and back. Without this table: not at all.",
+    "clock": "Virtual time for unlike devices: see [clock.md](clock.md). Without this table there is none.",
 }
 
 

@@ -55,6 +55,7 @@ def write_report(run: Path, out: Path | None = None) -> Path:
         tiles=_tiles(record),
         metrics=[result_row(record, name) for name in record.metrics],
         curves=curves,
+        axes=figures.axes(curves),
         numbers=_numbers(record),
         client_figures=clients,
         client_rows=[_spread_row(figure.title, record.per_client) for figure in clients if record.per_client],
@@ -105,7 +106,9 @@ def _cost(record: Record) -> str:
     total = record.travelled
     if not total:
         return f"Nothing travelled; it took {human_seconds(record.seconds)}." if record.rounds else ""
-    return f"{human_bytes(total)} travelled, and it took {human_seconds(record.seconds)}."
+    elapsed = record.elapsed()
+    virtual = f" (virtual time: {human_seconds(elapsed[record.done])})" if record.done in elapsed else ""
+    return f"{human_bytes(total)} travelled, and it took {human_seconds(record.seconds)}{virtual}."
 
 
 def _trouble(record: Record) -> str:
@@ -125,7 +128,7 @@ def _tiles(record: Record) -> list[tuple[str, str, str]]:
     return [
         (metric or "metric", value, "final" if record.finished else "so far"),
         (
-            "slots" if record.is_tour else "rounds",
+            f"{record.unit}s",
             number(record.done),
             f"of {number(record.total)}" if record.total is not None else "committed",
         ),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+import statistics
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from os import PathLike
@@ -57,3 +58,18 @@ class Run(dict[str, Any]):
     def load(self, device: str = "auto") -> FinishedRun:
         """The trained model, ready for use."""
         return load(self.folder, device=device)
+
+
+def over_seeds(folder: Path, summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One result for several seeds: means, with the standard deviation beside them."""
+    names = summaries[0]["metrics"]
+    columns = {name: [summary["metrics"][name] for summary in summaries] for name in names}
+    return {
+        "run": str(folder),
+        "rounds": summaries[0]["rounds"],
+        "metrics": {name: statistics.fmean(values) for name, values in columns.items()},
+        "sd": {name: statistics.stdev(values) for name, values in columns.items()},
+        "model_sha256": [summary["model_sha256"] for summary in summaries],
+        **{key: sum(s[key] for s in summaries) for key in ("seconds", "bytes_up", "bytes_down", "refused", "cold")},
+        "runs": list(summaries),
+    }

@@ -21,7 +21,7 @@ from wayfare.experiment import Experiment
 from wayfare.recipe import flatten
 
 CHANGES = ("data", "memory")  # what a run can be continued without
-_READ_FROM = ("data", "model", "task", "topology", "exchange")  # sections whose settings may name files
+_READ_FROM = ("data", "model", "task", "topology", "exchange", "clock")  # sections whose settings may name files
 _NUMBER = (int, float)
 # what a line of rounds.jsonl must hold for a run to continue after it, and what is in it
 _LINE: dict[str, Any] = {

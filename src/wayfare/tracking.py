@@ -29,7 +29,7 @@ class TensorBoard:
     """Event files under `<run>/tensorboard`."""
 
     def __init__(self, run: Path, settings: dict[str, Any], first: int) -> None:
-        from torch.utils.tensorboard import SummaryWriter
+        from torch.utils.tensorboard import SummaryWriter  # slow to import; only this tracker needs it
 
         # rounds that are done again after a restart replace those of before
         self._writer = SummaryWriter(str(run / "tensorboard"), purge_step=first)

@@ -8,6 +8,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import torch
 
+from wayfare.core import disk
 from wayfare.core.bundle import Bundle, digest
 from wayfare.core.errors import ConfigError, StoreError
 from wayfare.core.seeds import seed_for
@@ -42,7 +43,7 @@ def trained(run: str | PathLike[str], task: type[Kind], only: str, product: str)
         )
     file = folder / "model.safetensors"
     try:
-        weights = Bundle.unpack(file.read_bytes())["model"]
+        weights = Bundle.unpack(disk.read(file))["model"]
     except (OSError, StoreError, KeyError) as error:
         raise StoreError(f"{file}: the model cannot be read: {error}; restore it, or run again") from error
     if digest(weights) != record.weights_sha256:

@@ -20,9 +20,10 @@ from wayfare.attributes.task import Attributes
 from wayfare.core.errors import ConfigError, DataError
 from wayfare.core.protocols import Client
 from wayfare.pages.compare import RunGroup
+from wayfare.pages.reach import TargetValue
 from wayfare.papers.paper import Scale
 from wayfare.papers.plan import read_plan
-from wayfare.papers.reproduction import Cell, Paper, reproduction, rounds_to
+from wayfare.papers.reproduction import Cell, Paper, cost_to, reproduction
 from wayfare.partition.semantic import Semantic
 from wayfare.topologies.server import Server
 
@@ -156,7 +157,7 @@ def test_data_that_does_not_do(folder):
     with pytest.raises(DataError, match=r'no pictures here.*model.name = "table"'):
         Attributes(CelebA(str(folder)), FaceCnn()).samples  # noqa: B018
     (folder / "list_eval_partition.txt").write_text(PARTS.replace(" 2", " 1"))
-    with pytest.raises(DataError, match="no face is in the part to test"):
+    with pytest.raises(DataError, match="no face is in the part 'test'"):
         Attributes(CelebA(str(folder))).samples  # noqa: B018
     (folder / "list_eval_partition.txt").unlink()
     with pytest.raises(DataError, match="add the partition file"):
@@ -271,7 +272,7 @@ def run_of(*values, every=5):
     ],
 )
 def test_rounds_to_a_target_by_hand(runs, metric, threshold, expected):
-    found = rounds_to(RunGroup("a", tuple(runs)), metric, threshold)
+    found = cost_to(RunGroup("a", tuple(runs)), TargetValue(metric, threshold), "rounds")
     assert found == (pytest.approx(expected) if isinstance(expected, tuple) else expected)
 
 

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from wayfare.compression.coders import Coder, CodingError, Factors, Halves, Largest, Levels
 
-CODERS = (Halves(), Levels(8), Levels(4), Largest(0.1), Factors(2))
+LEVELS = (Levels(8), Levels(4), Levels(4, random=False, even=True), Levels(3), Levels(2, random=False))
+CODERS = (Halves(), *LEVELS, Largest(0.1), Factors(2))
 
 
 class Half:
@@ -28,19 +29,50 @@ def through(coder: Coder, tensor: Tensor) -> Tensor:
 
 
 def test_levels_by_hand() -> None:
-    # the largest entry of a row is L = 7 steps; the second row has steps of its own
-    parts = Levels(4).encode(torch.tensor([[7.0, -3.4, 1.6], [0.0, 14.0, -6.9]]), Half())  # type: ignore[arg-type]
+    # the largest entry of 128 is 7 steps, code 14 of 0 to 14; the others have a step of their own
+    tensor = torch.zeros(130)
+    tensor[[0, 1, 2, 128, 129]] = torch.tensor([7.0, -3.4, 1.6, 14.0, -6.9])
+    parts = Levels(4).encode(tensor, Half())  # type: ignore[arg-type]
     assert parts["steps"].tolist() == [1, 2]
-    # codes 7 -3 2 0 7 -3, plus 8: 15 5 10 8 15 5; two in a byte, the first one low
-    assert parts["codes"].tolist() == [15 | 5 << 4, 10 | 8 << 4, 15 | 5 << 4]
-    assert Levels(4).decode(parts, torch.Size([2, 3])).tolist() == [[7, -3, 2], [0, 14, -6]]
+    # 7 -3 2, 0 125 times, 7 -3, plus 7: 14 4 9 7 7 ... 14 4; two in a byte, the first one high
+    codes = parts["codes"].tolist()
+    assert codes[:2] + codes[-1:] == [14 << 4 | 4, 9 << 4 | 7, 14 << 4 | 4] and set(codes[2:-1]) == {7 << 4 | 7}
+    assert Levels(4).decode(parts, torch.Size([130]))[[0, 1, 2, 3, 128, 129]].tolist() == [7, -3, 2, 0, 14, -6]
+
+
+def test_the_step_that_loses_least() -> None:
+    """Codes -1, 0 and 1: a step of 2, which reaches the 2, loses all ones: 7. A step of 1.1 loses 0.9^2 + 7 x 0.1^2."""
+    tensor = torch.zeros(64)
+    tensor[:8] = torch.tensor([2.0, 1, 1, 1, 1, 1, 1, 1])
+    parts = Levels(2, random=False).encode(tensor, rng())
+    assert parts["steps"].tolist() == [pytest.approx(1.1, rel=0.01)]
+    # codes 2 eight times, then 1; five in a byte, the first one counts 1, the last one 81
+    assert parts["codes"].tolist() == [242, 2 * (1 + 3 + 9) + 27 + 81] + [121] * 10 + [1 + 3 + 9 + 27]
+    read = Levels(2, random=False).decode(parts, torch.Size([64]))
+    assert torch.equal(read, torch.cat([parts["steps"].float().expand(8), torch.zeros(56)]))
+    with pytest.raises(CodingError, match="three levels"):
+        Levels(2).decode({**parts, "codes": torch.full((13,), 243, dtype=torch.uint8)}, torch.Size([64]))
+
+
+def test_even_levels_by_hand() -> None:
+    """Values of -1.5, -0.5, 0.5 and 1.5 steps."""
+    tensor = torch.tensor([3.0, 1.0, -1.0, -3.0])
+    parts = Levels(2, random=False, even=True).encode(tensor, rng())
+    assert parts["steps"].tolist() == [2] and parts["codes"].tolist() == [0b11100100]
+    assert Levels(2, random=False, even=True).decode(parts, tensor.shape).tolist() == tensor.tolist()
 
 
 def test_largest_by_hand() -> None:
     parts = Largest(0.4).encode(torch.tensor([[0.5, -4.0, 0.0], [1.0, 4.0, -1.0]]), rng())
-    # three of six: both fours, and of the equal ones the first
-    assert parts["places"].tolist() == [1, 3, 4] and parts["values"].tolist() == [-4, 1, 4]
-    assert Largest(0.4).decode(parts, torch.Size([2, 3])).tolist() == [[0, -4, 0], [1, 4, 0]]
+    # three of six: both fours, and of the equal ones the first; 127 steps are 4
+    assert parts["places"].tolist() == [1, 3, 4] and parts["codes"].tolist() == [-127, 32, 127]
+    read = Largest(0.4).decode(parts, torch.Size([2, 3]))
+    assert torch.allclose(read, torch.tensor([[0, -4.0, 0], [1, 4, 0]]), atol=0.02)
+    # 300 numbers are two blocks of 256, each of which sends its own largest one
+    two = torch.zeros(300)
+    two[[7, 9, 299]] = torch.tensor([2.0, 1.0, 0.5])
+    parts = Largest(1 / 256).encode(two, rng())
+    assert parts["places"].tolist() == [7, 43] and len(parts["steps"]) == 2
 
 
 def test_a_matrix_of_that_rank_comes_out_whole() -> None:
@@ -50,10 +82,10 @@ def test_a_matrix_of_that_rank_comes_out_whole() -> None:
 
 
 def test_rounding_at_random_is_right_on_average() -> None:
-    tensor = torch.tensor([1.0, 0.3])  # 0.3 is 2.1 of 7 steps
+    tensor = torch.tensor([7 / 8, 0.3])  # 0.3 is 2.4 steps of an eighth
     drawn, coder = np.random.default_rng(0), Levels(4)
     values = [float(coder.decode(coder.encode(tensor, drawn), tensor.shape)[1]) for _ in range(1000)]
-    assert set(np.round(values, 4)) == {round(2 / 7, 4), round(3 / 7, 4)}
+    assert set(values) == {2 / 8, 3 / 8}
     assert np.mean(values) == pytest.approx(0.3, abs=0.02)
 
 
@@ -83,6 +115,6 @@ def test_parts_of_something_else_are_refused(coder: Coder) -> None:
 def test_places_that_are_none_are_refused() -> None:
     coder = Largest(0.5)
     parts = coder.encode(torch.arange(4.0), rng())
-    for places in ([2, 4], [-1, 2], [2, 2], [3, 2]):
-        with pytest.raises(CodingError, match="places"):
-            coder.decode({**parts, "places": torch.tensor(places, dtype=torch.int32)}, torch.Size([4]))
+    for places in ([2, 4], [2, 2], [3, 2]):
+        with pytest.raises(CodingError, match="positions"):
+            coder.decode({**parts, "places": torch.tensor(places, dtype=torch.uint8)}, torch.Size([4]))

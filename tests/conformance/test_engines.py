@@ -10,6 +10,8 @@ import pytest
 import wayfare
 from wayfare import Evaluation, Experiment, Training, run
 from wayfare.components import find, names
+from wayfare.compression.packing import LowRank, Quantise, TopK
+from wayfare.core.errors import ConfigError
 from wayfare.objects.models import CnnClassifier
 from wayfare.objects.task import Objects
 from wayfare.partition.shards import Shards
@@ -27,15 +29,27 @@ TINY = Experiment(
 )
 
 
-@pytest.mark.parametrize("topology", ["server", "hierarchy"])
+WAYS = (Quantise(bits=4, down=3), TopK(share=0.1, down=8), LowRank(rank=2, down=16), Quantise(bits=8, feedback=False))
+UNPACKED = {"centralised", "local", "fedproto", "plfedcmh"}  # nothing travels, or models stay on the devices
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
 @pytest.mark.parametrize("name", names("strategy"))
-def test_local_equals_pool(name, topology, pool, tmp_path):
+def test_local_equals_pool(name, packed, pool, tmp_path):
+    """On a server, and packed in one of four ways: in a hierarchy, where the strategy runs in one."""
     strategy = find("strategy", name)()
-    if topology not in strategy.topologies:
-        pytest.skip(f"{name} does not run on {topology}")
-    shape = Hierarchy(groups=2, interval=2) if topology == "hierarchy" else Server(0 if strategy.pooled else 4)
+    shape = Server(0 if strategy.pooled else 4)
+    if packed and "hierarchy" in strategy.topologies:
+        shape = Hierarchy(groups=2, interval=2)
     task = TINY.task if strategy.requires <= TINY.task.provides else task_for(strategy)
     experiment = replace(TINY, strategy=strategy, topology=shape, task=task)
+    if packed:
+        way = WAYS[names("strategy").index(name) % len(WAYS)]
+        if name in UNPACKED:
+            with pytest.raises(ConfigError, match=rf"\[compression\] is of no use with {type(strategy).__name__}"):
+                replace(experiment, compression=way)
+            return
+        experiment = replace(experiment, compression=way)
     results = [run(experiment, tmp_path / "local", "local"), run(experiment, tmp_path / "pool", pool)]
     for key in ("model_sha256", "metrics", "bytes_up", "bytes_down", "refused"):
         assert results[0][key] == results[1][key], key
@@ -64,11 +78,8 @@ def test_only_the_gate_calls_an_engine():
         for file in sorted(SOURCE.rglob("*.py"))
         if (lines := list(calls_of_engines(file.read_text())))
     }
-    for engine in (
-        "privacy/attacks.py",
-        "compression/engine.py",
-    ):  # before another one, whose replies go on to the gate
-        found.pop(engine)
+    for engine in ("core/wrapped_engine.py", "compression/engine.py", "privacy/attacks.py"):
+        found.pop(engine)  # it stands before another engine: replies go on to the gate
     assert list(found) == ["core/gate.py"], f"ask through Gate.ask or Gate.run instead: {found}"
 
 

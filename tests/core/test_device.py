@@ -274,6 +274,23 @@ def test_the_learning_rate_decays_with_the_rounds(tmp_path, round, lr) -> None:
     assert trained(tmp_path, training, 4.0, round=round) == 4 * lr
 
 
+@pytest.mark.parametrize(("round", "lr"), [(1, 0.5), (2, 0.5), (3, 0.05), (5, 0.005)])
+def test_the_learning_rate_drops_after_rounds(tmp_path, round, lr) -> None:
+    training = Training(lr=0.5, drops=(2, 4))
+    assert Lab(line([4.0]), FedAvg(), tmp_path, training).device("c0", round).lr == pytest.approx(lr)
+
+
+def test_the_learning_rate_warms_up_in_each_round_or_in_the_first(tmp_path) -> None:
+    # 0.6/3 = 0.2: w = 0.8; the second step of two has 0.6 * (1 + 2/2)/3 = 0.4: w = 0.8 + 0.4*3.2 = 2.08
+    training = Training(lr=0.6, epochs=2, warmup=2)
+    assert trained(tmp_path, training, 4.0) == pytest.approx(2.08)
+    assert trained(tmp_path, training, 4.0, round=2) == pytest.approx(2.08)
+    # the third has all of it again: w = 2.08 + 0.6*1.92
+    assert trained(tmp_path, replace(training, epochs=3), 4.0) == pytest.approx(3.232)
+    # without: w = 2.4, then 2.4 + 0.6*1.6
+    assert trained(tmp_path, replace(training, warmup_rounds=1), 4.0, round=2) == pytest.approx(3.36)
+
+
 # ---- what goes wrong
 
 

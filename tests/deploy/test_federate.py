@@ -215,7 +215,7 @@ def test_other_classes_twins_and_those_who_do_not_come(homes, identity, tmp_path
         (["server", "--recipe", "quickstart", "--listen", "nowhere"], "is not an address"),
         (["invite", "a b", "--server", "localhost:1"], "cannot be a node's name"),
         (["invite", "anna", "--server", "localhost"], "is not an address"),
-        (["invite", "anna", "--server", "local host:1"], "is no host name"),
+        (["invite", "anna", "--server", "local host:1"], "is not a host name"),
         (["join", "missing", "--photos", "."], "cannot read the invitation"),
         (["status", "."], "is not a federation"),
     ],
@@ -233,7 +233,7 @@ def test_status_shows_nodes_rounds_and_bytes(homes, identity, tmp_path, capfd):
     folder = tmp_path / "run"
     summary = run_job(Grid(homes, state=tmp_path / "state"), job(device_folders.experiment(homes), folder), said([]))
     events = [("device", {"device": "c1"}), ("round", {"round": 2}), ("device", {"device": "c1"})]
-    lines = [json.dumps({"event": event, "data": data}) for event, data in events]
+    lines = [json.dumps({"event": event, "time": when, "data": data}) for when, (event, data) in enumerate(events, 7)]
     (folder / "flower/events.jsonl").write_text("\n".join([*lines, '{"eve']))  # one is being written
     capfd.readouterr()
     assert main(["federate", "status", str(folder), "--json"]) == 0
@@ -243,6 +243,7 @@ def test_status_shows_nodes_rounds_and_bytes(homes, identity, tmp_path, capfd):
     assert [(row["name"], row["replies"], row["now"]) for row in found["nodes"]] == [
         ("anna", 0, ""), ("bert", 2, "has answered"), ("carl", 0, ""),
     ]  # fmt: skip
+    assert [row["seen"] for row in found["nodes"]] == [0, 9, 0]
     assert main(["federate", "status", str(folder), "--watch"]) == 0  # it is finished, so there is nothing to wait for
     shown = " ".join(capfd.readouterr().out.split())
     assert "round 2 of 2, finished" in shown and "bert" in shown and "has answered" in shown
@@ -404,8 +405,8 @@ def invitation(tmp_path_factory):
         (lambda text, other: text.replace('name = "anna"', 'name = "bert"'), "for another name"),
         (lambda text, other: text.replace('name = "anna"', 'name = "../x"'), "cannot be a node's name"),
         (lambda text, other: text.replace("localhost:8000", "localhost"), "is not an address"),
-        (lambda text, other: text.replace("localhost:8000", "a b;c:8000"), "no host name"),
-        (lambda text, other: text.replace('app = "', 'app = "0'), "no SHA-256"),
+        (lambda text, other: text.replace("localhost:8000", "a b;c:8000"), "not a host name"),
+        (lambda text, other: text.replace('app = "', 'app = "0'), "not a SHA-256"),
         (lambda text, other: text.replace("version = 1", "version = 2"), "expected version = 1"),
         (lambda text, other: text + 'run = "rm"\n', "expected exactly the fields"),
         (lambda text, other: text.replace("version = 1", "version = 1\nx = " + "[" * 5000), "not a valid invitation"),
@@ -597,10 +598,10 @@ def test_a_reply_may_be_so_large_and_a_node_pulls_what_it_was_sent():
 def test_a_node_that_asks_too_much_has_to_wait(invitation):
     from cryptography import x509
 
-    from wayfare.deploy.fence import _BURST, Guest, Peer
+    from wayfare.deploy.fence import _BURST, InvitedDevice, Peer
 
     certificate = x509.load_pem_x509_certificate((invitation / "keys/nodes/anna.crt").read_bytes())
-    guest = Guest(Peer("anna", "SHA256:x", "127.0.0.1", certificate))
+    guest = InvitedDevice(Peer("anna", "SHA256:x", "127.0.0.1", certificate))
     pauses = [guest.pause() for _ in range(int(_BURST) + 200)]
     assert pauses[: int(_BURST)] == [0.0] * int(_BURST) and 0.5 < pauses[-1] <= 2.0
 

@@ -94,15 +94,29 @@ def test_devices_train_after_a_merge_if_configured(tmp_path: Path) -> None:
     assert columns_of(tmp_path / "run")["accuracy"].tolist() == [0.514, 0.514]
 
 
+def delegating(folder: Path, limit: int, slots: int = 1, steps: int = 1) -> Experiment:
+    contacts = [(slot, 0, 1) for slot in range(slots)]
+    experiment = tour(folder, contacts, Opportunistic(limit, 0.01, steps), (20, 60))
+    return replace(experiment, training=Training(lr=0.1))
+
+
 def test_who_delegates_gets_its_own_model_back_and_pays_both_ways(tmp_path: Path) -> None:
-    """c0's model is trained by c1, which turns it into 0.6 here: (0.2 + 0.6) / 2; and the other way round."""
-    runner.run(tour(tmp_path, [(0, 0, 1)], Opportunistic(8, threshold=0.01), (20, 60)), tmp_path / "run", "local")
+    """A step takes w to w + 0.1 (1 - w). One by the peer and one of its own: 0.2, 0.28, 0.352; and 0.6, 0.64, 0.676."""
+    runner.run(delegating(tmp_path, 8), tmp_path / "run", "local")
     columns = columns_of(tmp_path / "run")
-    assert columns["accuracy"].tolist() == [0.4, 0.4]
+    assert columns["accuracy"].tolist() == pytest.approx([0.352, 0.676])
     assert columns["sent"].tolist() == columns["taken"].tolist() == [2, 2]
     poor = tmp_path / "poor"
-    runner.run(tour(tmp_path, [(0, 0, 1)], Opportunistic(2, threshold=0.01), (20, 60)), poor, "local")
+    runner.run(delegating(tmp_path, 2), poor, "local")
     assert columns_of(poor)["sent"].tolist() == [1, 1]  # enough for one of the two
+
+
+def test_delegation_goes_on_as_long_as_the_contact_and_has_no_limit(tmp_path: Path) -> None:
+    """30 slots of two times two steps: 1 - 0.8 * 0.9^120; each slot is sent and taken twice."""
+    runner.run(delegating(tmp_path, -1, slots=30, steps=2), tmp_path / "run", "local")
+    columns = columns_of(tmp_path / "run")
+    assert columns["accuracy"].tolist() == pytest.approx([1 - 0.8 * 0.9**120, 1 - 0.4 * 0.9**120], abs=2e-4)
+    assert columns["sent"].tolist() == columns["taken"].tolist() == [60, 60]
 
 
 @pytest.mark.parametrize(("rate", "taken", "cut"), [(0.0, 2, 0), (1e-5, 2, 0), (0.4e-5, 0, 4)])
@@ -195,7 +209,11 @@ CASES = {
     "guarded liars": (Guarded(20, HOPEFUL), None, {"liars": 0.3}),
     "fedprox": (Gossip(20, probability=0.5), FedProx("uniform"), {"iterations": 2}),
     "fedproto": (Always(20), FedProto(), {"iterations": 2}),
-    "areas": (Gossip(20, probability=0.5), None, {"areas": 3, "base_iterations": 3, "signage_limit": -1}),
+    "areas": (
+        Gossip(20, probability=0.5),
+        None,
+        {"areas": 3, "area_objects": 5, "base_iterations": 3, "signage": "trained", "signage_limit": -1},
+    ),
 }
 
 
@@ -204,7 +222,7 @@ def test_one_hash_for_every_engine_and_after_a_kill(case: str, tmp_path: Path, p
     exchange, strategy, settings = CASES[case]
     experiment = digits(tmp_path, exchange, strategy, **settings)
     whole = runner.run(experiment, tmp_path / "local", "local")
-    assert whole["metrics"]["tour/taken"] > 0
+    assert columns_of(tmp_path / "local")["taken"].sum() > 0
     shared = runner.run(experiment, tmp_path / "pool", pool)
     assert shared["model_sha256"] == whole["model_sha256"]
     assert shared["metrics"] == whole["metrics"]

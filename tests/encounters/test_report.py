@@ -257,7 +257,7 @@ def test_the_report_works_without_movie_and_checkpoint(tmp_path: Path) -> None:
     assert tour.ids == ("c0", "c1", "c2", "s0") and tour.movie is None and tour.columns == {}
     part = encounter_report(Record.read(folder))
     assert part is not None and part.player is None
-    assert "There is no movie of this tour" in words(write_report(folder))
+    assert "No movie of this tour" in words(write_report(folder))
 
 
 @pytest.mark.parametrize(
@@ -358,7 +358,7 @@ def test_contacts_of_a_long_day_are_put_together(tmp_path: Path) -> None:
     tour = read(small(tmp_path / "fedtour"))
     slots = {name: np.full(1440, 6) for name in ("contacts", "met", "cut", "failed", "bytes")}
     none = Exchanges(*(np.empty(0, np.int64) for _ in range(6)), np.empty(0, bool))
-    long = replace(tour, slots=slots | {"slot": np.arange(1440)}, exchanges=none)
+    long = replace(tour, slots=slots | {"slot": np.arange(1440), "slots": np.ones(1440, int)}, exchanges=none)
     pairs, exchanged = tour_figures.contact_figures(long)
     assert len(pairs.spec["data"][0]["y"]) == 180 and set(pairs.spec["data"][0]["y"]) == {6.0}
     assert [key.name for key in exchanged.keys] == ["adopted", "contact too short"]

@@ -39,14 +39,15 @@ def test_intervals_are_contacts_in_every_slot_that_they_touch(tmp_path, text):
     assert pairs_by_slot(found) == [(0, "7", "9"), (1, "7", "9"), (1, "9", "11"), (2, "7", "9"), (10, "7", "11")]
 
 
+@pytest.mark.parametrize("names", ["", "phone-"])
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (1, 0, 2, 3)])
-def test_positions_of_several_devices_in_one_file(tmp_path, order):
-    rows = [line.split() for line in POSITIONS.splitlines()]
+def test_positions_of_several_devices_in_one_file(tmp_path, order, names):
+    rows = [[time, names + device, *place] for time, device, *place in map(str.split, POSITIONS.splitlines())]
     if order[0]:
         rows.sort(key=lambda row: row[1])  # `id t x y` comes device by device
     text = "".join(" ".join(row[at] for at in order) + "\n" for row in rows)
     found = traces.load(written(tmp_path / "t.txt", text), slot=30.0)
-    assert isinstance(found, Traces) and found.devices == ("1", "2") and len(found.positions) == 3
+    assert isinstance(found, Traces) and found.devices == (names + "1", names + "2") and len(found.positions) == 3
     met = traces.contacts_within(found, 50.0)  # 30 m, then 400 m, then 40 m apart
     assert met.slots.tolist() == [0, 2]
 

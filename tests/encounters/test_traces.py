@@ -430,3 +430,14 @@ def test_a_conference_and_a_museum() -> None:
     assert traces.recognises(museum)
     found = traces.check(museum, strict=True)
     assert found.counts["devices"] == 10_972 and found.problems.count == 0
+
+
+def test_large_traces_are_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "t.csv").write_text("device,time,x,y\na,0,0,0\na,90,30,0\nb,30,5,5\n")
+    inside = traces.load(tmp_path / "t.csv")
+    monkeypatch.setattr(traces, "IN_MEMORY", 3)
+    outside = traces.load(tmp_path / "t.csv")
+    assert isinstance(inside, traces.Traces) and isinstance(outside, traces.Traces)
+    assert isinstance(outside.positions, np.memmap) and not isinstance(inside.positions, np.memmap)
+    np.testing.assert_array_equal(outside.positions, inside.positions)
+    assert outside.positions[:, 0, 0].tolist() == [0, 10, 20, 30]

@@ -16,6 +16,7 @@ from amount import FULL
 from faults import Dies, Fails, go, outcome, rounds, tiny
 from tour_parts import written
 from wayfare import Evaluation
+from wayfare.clock.drawn import Drawn
 from wayfare.core.bundle import Bundle
 from wayfare.core.errors import ConfigError, DeviceError, StoreError, WayfareError
 from wayfare.core.memory import Memories
@@ -26,6 +27,7 @@ from wayfare.engines.flower.engine import Flower
 from wayfare.strategies.fedavg import FedAvg
 from wayfare.strategies.moon import Moon
 from wayfare.strategies.scaffold import Scaffold
+from wayfare.topologies.buffered import Buffered
 
 needs_flower = pytest.mark.skipif(find_spec("flwr") is None, reason="Flower is not installed: wayfare[flower]")
 
@@ -207,6 +209,16 @@ def test_values_that_cannot_travel_are_refused(values, wrong):
 
 
 # ---- the engine, on nodes in this process
+
+
+@needs_flower
+def test_virtual_time_has_the_bits_of_local(nodes, tmp_path):
+    clock = Drawn(law="pareto", speed_spread=1.0)
+    experiment = replace(tiny(Moon()), topology=Buffered(concurrency=3, buffer=2), clock=clock)
+    go(experiment, tmp_path / "local")
+    go(replace(experiment, rounds=2), tmp_path / "flower", Flower(link=nodes))
+    go(experiment, tmp_path / "flower", Flower(link=nodes), rounds=3)
+    assert outcome(tmp_path / "flower")["model"] == outcome(tmp_path / "local")["model"]
 
 
 @needs_flower

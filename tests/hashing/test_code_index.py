@@ -15,6 +15,7 @@ from wayfare.core import disk
 from wayfare.core.bundle import digest
 from wayfare.core.errors import ConfigError, DataError, StoreError
 from wayfare.core.seeds import rng_for
+from wayfare.hashing import code_index
 from wayfare.hashing.code_index import AddedCodes, CodePart, Codes, add
 
 MODEL, OTHER = "a" * 64, "b" * 64
@@ -128,6 +129,18 @@ def test_near_rows_are_all_that_are_no_farther_than_the_last(width: int, tmp_pat
 
 
 # ---- Models
+
+
+def test_a_sample_that_misleads_costs_only_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code_index, "_PARTS", 2)  # the first and the last three codes
+    monkeypatch.setattr(code_index, "_PART", 3)
+    monkeypatch.setattr(code_index, "_MARGIN", 0)
+    codes = np.full((40, 2), 255, np.uint8)
+    codes[[0, 1, 2, 37, 38, 39]] = 0
+    add(tmp_path, MODEL, "run", [CodePart([f"i{row}" for row in range(40)], codes)])
+    asked, opposite = np.zeros(2, np.uint8), np.full(2, 255, np.uint8)
+    assert Codes(tmp_path).near(asked, 7)[1].tolist() == [0] * 3 + [16] * 34 + [0] * 3  # the seventh is as far as all
+    assert Codes(tmp_path).near(opposite, 5)[0].tolist() == list(range(3, 37))
 
 
 def test_another_model_is_refused(folder: Path) -> None:

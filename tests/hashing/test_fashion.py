@@ -351,7 +351,10 @@ def test_a_row_without_one_label_of_each_level(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "what"),
     [
-        ({"Label": LABELS[:3]}, "no number of rows in common: Image 4 x 6 x 5 x 3, Tag 4 x 2, Label 3 x 5"),
+        (
+            {"Label": LABELS[:3]},
+            "the arrays have different numbers of rows: Image 4 x 6 x 5 x 3, Tag 4 x 2, Label 3 x 5",
+        ),
         ({"Image": IMAGES[..., :2]}, "expected 4 pictures, (4, height, width, 3), found 4 x 6 x 5 x 2"),
         ({"Image": IMAGES / 255}, "field 'Image': values from 0 to 1: expected 0 to 255"),
         ({"Image": IMAGES * 2.0}, "field 'Image': expected values from 0 to 255"),

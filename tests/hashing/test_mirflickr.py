@@ -124,7 +124,7 @@ def test_a_photograph_without_a_file_of_tags(root: Path) -> None:
     [
         ("3\n7\n", 2, "no photograph of this number: '7'"),
         ("3\n4\nim5\n", 3, "expected a photograph's number: 'im5'"),
-        ("3\n\n3\n", 3, "photograph 3 is there twice"),
+        ("3\n\n3\n", 3, "photograph 3 appears twice"),
     ],
 )
 def test_a_label_that_points_nowhere(root: Path, content: str, line: int, what: str) -> None:

@@ -258,6 +258,8 @@ def test_fashion_and_its_levels(tmp_path: Path) -> None:
     fine = load("fashion", tmp_path, labels="fine")
     assert fine.levels == (3,) and fine.labels.argmax(axis=1).tolist() == [0, 1, 2, 0]
     assert load("fashion", tmp_path, labels="coarse").labels.argmax(axis=1).tolist() == [0, 0, 1, 0]
+    frequent = load("fashion", tmp_path, least=2)  # only the first fine class has two pairs
+    assert (frequent.names, frequent.levels, frequent.ids.tolist()) == (("coarse 1", "fine 1"), (1, 1), ["1", "4"])
     with pytest.raises(ConfigError, match=r"data.labels = .middle.: input should be 'both', 'fine' or 'coarse'"):
         Experiment.from_table({"task": {"name": "hashing"}, "data": {"name": "fashion", "labels": "middle"}})
 
@@ -299,7 +301,11 @@ def _list_line(text: str) -> Callable[[Path], None]:
 
 BROKEN: list[tuple[str, Callable[[Path], object], str]] = [
     ("mirflickr", lambda f: old(f / "a.mat", YAll=TAGS), "no LAll in it (expected images or IAll, YAll and LAll)"),
-    ("mirflickr", lambda f: old(f / "a.mat", YAll=TAGS[:5], LAll=LABELS), "no number of rows in common: YAll 5 x 4"),
+    (
+        "mirflickr",
+        lambda f: old(f / "a.mat", YAll=TAGS[:5], LAll=LABELS),
+        "the arrays have different numbers of rows: YAll 5 x 4",
+    ),
     (
         "mirflickr",
         lambda f: old(f / "a.mat", YAll=TAGS, LAll=LABELS, images=IMAGES[:, :, :, :2]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import os
@@ -9,6 +10,7 @@ import random
 import re
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +21,20 @@ from PIL import Image
 from mutations import outcomes, spoilt_bytes, spoilt_json, spoilt_words
 from toy_pairs import load_pairs as load
 from toy_pairs import pair_data
+from wayfare import Experiment, run
 from wayfare.core.errors import ConfigError, DataError
 from wayfare.gallery import gather
+from wayfare.hashing.contrastive import Contrastive
 from wayfare.hashing.data import csv_pairs as pair_table
 from wayfare.hashing.data import nuswide as pair_nuswide
 from wayfare.hashing.data.csv_pairs import TablePairs
+from wayfare.hashing.dcmh import DCMH
+from wayfare.hashing.images import FrozenImages
+from wayfare.hashing.model import BagOfWords, PairEncoders
+from wayfare.hashing.task import Hashing
 from wayfare.io import layouts, matfiles
 from wayfare.io.findings import Problems
+from wayfare.partition.random import Random
 from wayfare.town import make as town_maker
 
 SHARED = Path(os.environ.get("WAYFARE_SHARED") or Path(__file__).parents[3] / "shared") / "data" / "hashing"
@@ -135,13 +144,12 @@ def test_columns_that_are_labels(
     ("content", "options", "error", "message"),
     [
         ("photo,words,labels\n", {}, DataError, ":1: field 'text': no column text or caption or captions; found 'ph"),
-        ("photo,text\n1.png,a\n", {}, DataError, "no word is in 5 lines or more, and in a third at most"),
+        (TABLE, {"labels": "words:5"}, DataError, "no word is in 5 lines or more, and in a third at most"),
         ("", {}, DataError, "found nothing"),
         (TABLE, {"labels": "kind"}, ConfigError, "has no column 'kind'; it has 'id', 'photo'"),
         (TABLE, {"labels": "labels+"}, ConfigError, "labels = 'labels+': expected columns"),
         (TABLE, {"labels": "labels:9"}, DataError, "no label of labels:9"),
         (TABLE, {"photo": "{kod}.png"}, ConfigError, "has no column 'kod'"),
-        (TABLE, {"min_count": 3}, DataError, "no word is in 3 of the 2 texts to train on"),
         (TABLE.replace(".png", ".jpg"), {}, DataError, "none of its 6 pairs has a picture"),
         (TABLE.replace("train", "learn"), {"strict": True}, DataError, "pairs.csv:3: field 'split': expected query"),
         (TABLE.replace("2.png", "../2.png"), {"strict": True}, DataError, "'../2.png' points outside the folder"),
@@ -488,5 +496,36 @@ def test_a_table_without_labels_has_words_for_labels(tmp_path: Path) -> None:
     # "the" is in more than a third, and so are red, shirt and cap (6 of 12); 42 is no word
     assert pairs.names == ("any", "blue")
     assert pairs.labels.sum(0).tolist() == [3, 3] and len(pairs) == 12  # pairs without a label are kept
-    with pytest.raises(DataError, match="no word is in 5 lines or more"):
-        load("table", tmp_path)
+    without = load("table", tmp_path)  # where no number is said, a table may have no labels
+    assert (without.names, without.levels, without.labels.shape) == ((), (0,), (12, 0))
+
+
+def test_spreadsheets_part_columns_by_semicolons(table: Path) -> None:
+    commas = load("table", table, size=(3, 5))
+    rows = list(csv.reader((table / "pairs.csv").read_text().splitlines()))
+    with (table / "pairs.csv").open("w", newline="") as file:
+        csv.writer(file, delimiter=";").writerows(rows)
+    assert [item.layout for item in layouts.find(table)] == ["csv_pairs"]
+    found = load("table", table, size=(3, 5))
+    assert list(found.texts) == list(commas.texts) and found.names == commas.names
+
+
+def test_texts_that_share_no_words_and_have_no_labels(tmp_path: Path) -> None:
+    """A contrastive loss needs neither labels nor a vocabulary; other methods say what they lack."""
+    rows = ["photo,text", *(f"{number}.png,word{number} thing{number}" for number in range(12))]
+    for number in range(12):
+        picture(tmp_path / f"{number}.png")
+    (tmp_path / "pairs.csv").write_text("\n".join(rows) + "\n")
+    bag = PairEncoders(FrozenImages(side=32), BagOfWords(hidden=4), bits=8)
+    task = Hashing(TablePairs(str(tmp_path), min_count=1), bag, base=Contrastive())
+    found = run(Experiment(task, Random(2), rounds=1), tmp_path / "run", "local")
+    assert set(found.metrics) == {"test/R@1", "test/R@5", "test/R@10", "train/loss"} and found["refused"] == 0
+    assert task.protocol.startswith("1 queries, no labels")
+    assert "R@10 1.000, and a random order has 1.000" in task.doubt(found.metrics, {})
+    model = found.load()
+    model.index()
+    assert len(model.search("word3", k=2).hits) == 2
+    with pytest.raises(ConfigError, match="no labels to learn from"):
+        replace(task, base=DCMH()).network()
+    with pytest.raises(ConfigError, match="no word is in enough of the 11 texts"):
+        replace(task, data=TablePairs(str(tmp_path))).network()

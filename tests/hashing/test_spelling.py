@@ -37,8 +37,12 @@ def test_a_text_is_read_word_by_word() -> None:
 def test_words_of_the_language_are_left_alone() -> None:
     assert read("shore", KNOWN).changed == {"shore": "short"}
     assert read("shore", KNOWN, lambda word: word == "shore").changed == {}
+    sweaters = read("sweaters", {"sneakers": 1}, lambda word: word == "sweater")
+    assert sweaters.text == "sweaters" and not sweaters.changed and not sweaters.unknown
+    assert read("sweaters", {"sneakers": 1}).changed == {"sweaters": "sneakers"}
 
 
 def test_the_more_frequent_of_two_wins() -> None:
     assert nearest("shxrt", counted(["shirt", "short"])) == "shirt"
     assert nearest("shxrt", counted(["short", "shirt"])) == "short"
+    assert nearest("shrit", counted(["shift", "shirt"])) == "shirt"  # less frequent, but of the same letters

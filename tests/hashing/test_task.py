@@ -1,6 +1,7 @@
 """The task `hashing`: passes and buffers, awkward clients, labels of all kinds, rankings, strategies."""
 
 import inspect
+import json
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,6 +21,7 @@ from wayfare.hashing.data.csv_pairs import TablePairs
 from wayfare.hashing.data.pairs import Paired
 from wayfare.hashing.data.town_pairs import TownFashion
 from wayfare.hashing.dcmh import DCMH
+from wayfare.hashing.dealing import dealt
 from wayfare.hashing.images import FrozenImages, GivenImages, PixelImages
 from wayfare.hashing.model import BagOfWords, PairEncoders
 from wayfare.hashing.nets import Encoders, Layers, signs
@@ -27,6 +29,7 @@ from wayfare.hashing.shdch import SHDCH
 from wayfare.hashing.task import Hashing
 from wayfare.nets import frozen
 from wayfare.nets.efficientnet import EfficientNetLite0
+from wayfare.pages.record import Record
 from wayfare.partition.random import Random
 from wayfare.testing import TASK_CHECKS, check_task
 
@@ -347,6 +350,17 @@ def test_rankings():
     assert 0.2 < EXAMPLE.evaluate(net, None)["random MAP"] < 0.35  # a quarter is relevant
 
 
+def test_the_common_test_is_dealt_by_the_labels_of_a_client():
+    pool = np.array([[1, 0, 0]] * 4 + [[0, 1, 0]] * 2)
+    own = np.array([[1, 0, 0]] * 3 + [[0, 1, 0]] * 2)  # three quarters of the first label, all of the second
+    labels = np.array([[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 1]]).repeat(1000, 0)
+    shares = dealt(labels, own, pool, rng_for(0)).reshape(4, 1000).mean(1)
+    assert shares.tolist() == pytest.approx([0.75, 1, 0.875, 0], abs=0.05) and shares[1] == 1 and shares[3] == 0
+    task, net = replace(EXAMPLE, clients_judged="dealt"), network(EXAMPLE)
+    everything = Client("all", np.arange(task.samples - 9), np.arange(task.samples - 9, task.samples))
+    assert task.evaluate_client(net, everything, everything.holdout) == task.evaluate(net, None)
+
+
 @pytest.mark.parametrize("base", [DCMH(eta=0.01), SHDCH(eta=1.0)])
 def test_it_learns(base):
     task = replace(EXAMPLE, base=base)
@@ -368,3 +382,10 @@ def test_strategies_run(strategy, tmp_path):
     )
     result = run(experiment, tmp_path, "local")
     assert result["refused"] == 0 and any(name.endswith("MAP i2t") for name in result["metrics"])
+    lines = [
+        json.loads(line)["per_client"]["MAP i2t"]
+        for line in (tmp_path / "rounds.jsonl").read_text().splitlines()
+        if "MAP i2t" in line
+    ]
+    best = Record.read(tmp_path).best_of_clients("MAP i2t")
+    assert len(lines) > 1 and best == {id: max(line[id] for line in lines if id in line) for id in best} and best

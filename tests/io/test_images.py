@@ -17,7 +17,7 @@ from PIL import Image, ImageOps
 
 from wayfare.core.errors import DataError
 from wayfare.io import images
-from wayfare.io.images import decode, decode_all
+from wayfare.io.images import decode, decode_all, decode_near
 
 RNG = np.random.default_rng(7)
 BLOCKS = np.kron(RNG.integers(0, 256, (4, 6, 3)), np.ones((8, 8, 1))).astype(np.uint8)  # 32 high, 48 wide
@@ -75,6 +75,20 @@ def seeds() -> dict[str, bytes]:
 
 
 # ---- Right pixels
+
+
+@pytest.mark.parametrize("orientation", [1, 6])
+@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
+def test_a_picture_to_be_shown_is_reduced_but_never_below_its_side(mode: str, orientation: int) -> None:
+    exif, file = Image.Exif(), io.BytesIO()
+    exif[0x0112] = orientation
+    Image.radial_gradient("L").resize((800, 600)).convert(mode).save(file, "JPEG", exif=exif)
+    whole = decode(file.getvalue())
+    same, shape = decode_near(file.getvalue(), 10_000)
+    small, _ = decode_near(file.getvalue(), 150)
+    assert np.array_equal(same, whole) and shape == whole.shape[:2]
+    assert small.shape[:2] == (shape[0] // 4, shape[1] // 4)  # 200 pixels: an eighth would be 100
+    assert abs(float(small.mean()) - float(whole.mean())) < 2
 
 
 @pytest.mark.parametrize("kind", list(seeds()))

@@ -3,236 +3,79 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import hashlib
 import json
 import math
 import multiprocessing
+import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
-from meeting_peers import NAMES, be, plan, write_contacts, write_world
-from wayfare.core.bundle import Bundle, digest
+from meet_parts.replay import done, first_scores, hash_of, meetings_of, replay
+from meeting_peers import NAMES, Killed, agree, be, free_ports, plan, talk, until
+from wayfare.core.bundle import digest
 from wayfare.core.errors import ConfigError
-from wayfare.encounters.alone import LoneDevice
 from wayfare.encounters.policies.always import Always
 from wayfare.engines.pool.processes import start_fork_server
 from wayfare.experiment import Experiment
 from wayfare.io.address import Address
-from wayfare.meeting.diary import Diary
 from wayfare.meeting.discovery import Mdns
 from wayfare.meeting.identity import Pins, UnknownPeer
-from wayfare.meeting.peer import MeetingPeer
+from wayfare.meeting.peer_page import PeerRecord
 from wayfare.meeting.program import opened
-from wayfare.meeting.session import Contact, Session, merge_taken
+from wayfare.meeting.session import merge_taken
 from wayfare.meeting.wire import FIELDS, Line, PeerFault
-from wayfare.runner import run
 
 pytestmark = pytest.mark.timeout(200)
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("world")
-    write_world(root)
-    return root
-
-
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        wires = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [wire.getsockname()[1] for wire in wires]
 
 
 # ---- the same as the simulation
 
 
-def played_in_simulation(
-    root: Path, folder: Path, rounds: int = 0, contacts: str = "contacts.dat"
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    changes = {"rounds": rounds, "topology.traces": str(root / contacts)}
-    summary = run(Experiment.read(root / "tour.toml", changes), folder, "local")
-    lines = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
-    return dict(summary), lines
-
-
-def sessions(found: dict[str, Any]) -> list[list[tuple[str, str, dict[str, Any]]]]:
-    """Transfers (taker, giver, the taker's line), by meeting, in an order in which they can have happened."""
-    taken = {x["transfer"]: (name, x) for name in NAMES for x in found[name]["ledger"] if x["way"] == "taken"}
-    sent = {x["transfer"]: (name, x) for name in NAMES for x in found[name]["ledger"] if x["way"] == "sent"}
-    assert taken.keys() == sent.keys()
-    meetings: dict[Any, list[tuple[str, str, dict[str, Any]]]] = {}
-    for transfer, (taker, line) in taken.items():
-        giver, other = sent[transfer]
-        both = sorted([(taker, line["meeting"]), (giver, other["meeting"])])
-        meetings.setdefault(tuple(both), []).append((taker, giver, line))
-    order = []
-    while meetings:  # a meeting comes when neither of the two has an earlier one that is left
-        first = next(
-            key for key in sorted(meetings)
-            if not any(n == name and m < number for other in meetings for n, m in other for name, number in key)
-        )  # fmt: skip
-        order.append(meetings.pop(first))
-    return order
-
-
-def test_three_processes_do_what_the_simulation_does(world: Path, tmp_path: Path) -> None:
-    played_in_simulation(world, tmp_path / "before", 1)
-    [*_, checkpoint] = sorted((tmp_path / "before" / "checkpoints").glob("*.safetensors"))
-    scores = Bundle.unpack(checkpoint.read_bytes())["columns"]["score"].tolist()
-    published = (min(scores), float(np.median(scores)), max(scores))
-    ports = free_ports(3)
+def test_four_processes_do_what_the_simulation_does(world: Path, tmp_path: Path) -> None:
+    experiment = Experiment.read(world / "tour.toml")
+    published = first_scores(experiment, tmp_path / "before")
+    ports = free_ports(len(NAMES))
     start_fork_server()
     context = multiprocessing.get_context("forkserver")
-    calls = {"c0": (), "c1": (ports[0],), "c2": (ports[0], ports[1])}
     crew = [
-        context.Process(target=be, args=(str(world), name, port, calls[name], published), daemon=True)
-        for name, port in zip(NAMES, ports)
+        context.Process(
+            target=be, args=(str(world), name, ports[place], tuple(ports[:place]), published.ends), daemon=True
+        )
+        for place, name in enumerate(NAMES)
     ]
-    for process in crew[:2]:
+    for process in crew:
         process.start()
-    until(lambda: have_met(world, NAMES[:2]))
-    crew[2].start()  # a list of contacts numbers devices as they first appear
-    until(lambda: have_met(world, NAMES))
+    until(lambda: all(has_met(world, name) for name in NAMES))
     (world / "end").touch()
     for process in crew:
         process.join(60)
-    assert [process.exitcode for process in crew] == [0, 0, 0]
-    found = {name: json.loads((world / f"{name}.json").read_text()) for name in NAMES}
-    order = sessions(found)
-    assert len(order) > 1 and {name for one in order for taker, giver, _ in one for name in (taker, giver)} == {*NAMES}
-    write_contacts(world, [tuple(NAMES.index(name) for name in sorted(one[0][:2])) for one in order], "real.dat")
-    summary, lines = played_in_simulation(world, tmp_path / "after", 0, "real.dat")
-    events = [line["events"] for line in lines if line.get("events", {}) and "slot" in line["events"]]
-    for event, one in zip(events, order, strict=True):
-        played = zip(*(event[key] for key in ("taker", "giver", "predicted", "before", "after", "adopted")))
-        real = [
-            (taker, giver, *(round(line[key], 6) for key in ("predicted", "before", "after")), line["adopted"])
-            for taker, giver, line in one
-        ]
-        assert sorted(real) == sorted(played)
-    models = "".join(f"{name}/model:{found[name]['model']};" for name in NAMES)
-    assert summary["model_sha256"] == hashlib.sha256(hashlib.sha256(models.encode()).hexdigest().encode()).hexdigest()
+    assert [process.exitcode for process in crew] == [0] * len(NAMES)
+    records = {name: PeerRecord.read(world / "homes" / name) for name in NAMES}
+    order = meetings_of(records)
+    assert {name for one in order for taker, giver, _ in one.taken for name in (taker, giver)} == {*NAMES}
+    played, model = replay(experiment, NAMES, order, tmp_path / "after")
+    assert played == [done(one) for one in order]
+    assert model == hash_of({name: (world / f"{name}.model").read_text() for name in NAMES}, NAMES)
 
 
-def until(true: Callable[[], bool], seconds: float = 90) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.1)
-
-
-def have_met(world: Path, names: tuple[str, ...]) -> bool:
-    """Whether each of them has exchanged something, and has merged what it took."""
-    for name in names:
-        try:
-            about = json.loads(
-                str(Bundle.unpack((world / "homes" / name / "diary.safetensors").read_bytes()).values["about"])
-            )
-        except FileNotFoundError:
-            return False
-        if not about["ledger"] or any(line["state"] in ("open",) for line in about["ledger"]):
-            return False
-    return True
+def has_met(world: Path, name: str) -> bool:
+    """Whether it has exchanged something, and nothing is on its way."""
+    try:
+        ledger = PeerRecord.read(world / "homes" / name).ledger
+    except ConfigError:
+        return False
+    return bool(ledger) and not any(line.state == "open" for line in ledger)
 
 
 # ---- whatever dies when
-
-
-class Killed(BaseException):
-    """As by kill -9: nothing is done after it."""
-
-
-@pytest.fixture(scope="module")
-def pair(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], list[MeetingPeer]]]:
-    """Opens two devices that ask everybody: with L = 2, one model is sent and one taken. Trained once for all tests."""
-    experiment = replace(Experiment.read(world / "tour.toml"), exchange=Always(limit=2))
-    homes = tmp_path_factory.mktemp("homes")
-    with contextlib.ExitStack() as stack:
-        firsts = [
-            stack.enter_context(
-                opened(replace(plan(world, name, experiment=experiment), home=homes / name), lambda text: None)
-            )
-            for name in NAMES[:2]
-        ]
-
-        def opening(home: Path) -> list[MeetingPeer]:
-            peers = []
-            for first in firsts:
-                diary, parts = Diary(home / first.identity.name), first.device.parts
-                diary.folder.mkdir(parents=True, exist_ok=True)
-                state = diary.load(parts.initial) or copy.deepcopy(first.device.state)
-                peers.append(MeetingPeer(first.identity, first.pins, LoneDevice(parts, state), diary, first.habits))
-            return peers
-
-        yield opening
-
-
-def talk(
-    one: MeetingPeer, other: MeetingPeer, dies: tuple[int, int] = (-1, -1), slot: int = 0
-) -> list[BaseException | None]:
-    """A meeting of two over a pair of sockets; side `dies[0]` dies at its `dies[1]`-th step, written or said."""
-    ends: list[BaseException | None] = [None, None]
-    wires = socket.socketpair()
-
-    def side(number: int, me: MeetingPeer, peer: MeetingPeer) -> None:
-        steps = [dies[1] if dies[0] == number else -1]
-        line, diary = Line(wires[number], 10), me.diary
-
-        def counted(real: Callable[..., None]) -> Callable[..., None]:
-            def step(*args: Any, **fields: Any) -> None:
-                if steps[0] == 0:
-                    raise Killed
-                steps[0] -= 1
-                real(*args, **fields)
-
-            return step
-
-        line.send_bytes = counted(line.send_bytes)  # type: ignore[method-assign]
-        diary.save = counted(diary.save)  # type: ignore[method-assign]
-        key = peer.identity.key
-        contact = Contact(peer.identity.name, key, diary.number(key), slot, number == 0, True)
-        try:
-            Session(line, me.device, diary, contact, "a" * 64).hold()
-        except (PeerFault, Killed) as error:
-            ends[number] = error
-        finally:
-            wires[number].close()
-        try:
-            if not isinstance(ends[number], Killed):
-                merge_taken(me.device, diary)
-        except Killed as error:
-            ends[number] = error
-
-    threads = [threading.Thread(target=side, args=(0, one, other)), threading.Thread(target=side, args=(1, other, one))]
-    for thread in threads:
-        thread.start()
-        time.sleep(0)
-    for thread in threads:
-        thread.join(60)
-    return ends
-
-
-def agree(peers: list[MeetingPeer]) -> bool:
-    """What one says that it sent, the other says that it took, and budgets are what the ledgers say."""
-    for giver, taker in (peers, peers[::-1]):
-        sent = {x.transfer: x.state for x in giver.diary.ledger if x.way == "sent"}
-        taken = {
-            x.transfer: "taken" if x.state == "merged" else x.state for x in taker.diary.ledger if x.way == "taken"
-        }
-        columns = giver.device.state.columns
-        if sent != taken or columns["sent"][0] != len(sent) or columns["sent"][0] + columns["can_send"][0] != 1:
-            return False
-    return True
 
 
 def test_killed_at_every_step_and_started_again(pair: Any, tmp_path: Path) -> None:
@@ -275,11 +118,11 @@ def test_a_name_belongs_to_the_first_key_that_came_with_it(tmp_path: Path) -> No
 
 
 GOOD: dict[str, dict[str, Any]] = {
-    "hello": {"version": 1, "about": "a" * 64, "nonce": "b" * 32, "open": ["c" * 32]},
+    "hello": {"version": 2, "about": "a" * 64, "nonce": "b" * 32, "open": ["c" * 32]},
     "settled": {"settled": {"c" * 32: "taken"}},
     "offer": {
         "announced": True, "avoids": False, "score": 0.5, "model": "d" * 64,
-        "examples": 3, "labels": [1, 2],
+        "examples": 3, "labels": [1, 2], "record": [0.1, 0.4, 0.8, 9],
     },
     "want": {"wants": True, "transfer": "e" * 32, "have": "", "from": 0},
     "weights": {"transfer": "e" * 32, "sha256": "f" * 64, "bytes": 9, "from": 0},
@@ -291,6 +134,7 @@ ODD = (
     "../" * 10 + "ab",
     -1,
     2**70,
+    10**400,  # too large for a float
     math.nan,
     1e300,
     True,
@@ -320,7 +164,7 @@ def test_messages_have_known_fields_of_known_kinds() -> None:
     """Whatever stands in a field, it is what was declared, or the meeting ends; nothing says where or when."""
     assert {name for fields in FIELDS.values() for name in fields} == {
         "version", "about", "nonce", "open", "settled", "announced", "avoids", "score", "model", "examples", "labels",
-        "wants", "transfer", "have", "from", "sha256", "bytes", "refused",
+        "record", "wants", "transfer", "have", "from", "sha256", "bytes", "refused",
     }  # fmt: skip
     for kind, good in GOOD.items():
         assert said(framed({"kind": kind, **good}), kind) == good
@@ -418,8 +262,14 @@ def test_signage_gives_and_takes_without_photos(world: Path, tmp_path: Path) -> 
 
 
 def test_devices_find_each_other_on_the_local_network_without_a_name() -> None:
+    """By a random id, which changes: the old one is forgotten, the device is found under the new one."""
     pytest.importorskip("zeroconf", reason="zeroconf is not installed: wayfare[meet]")
     ports = free_ports(2)
-    with Mdns(Address("127.0.0.1", ports[0])) as one, Mdns(Address("127.0.0.1", ports[1])) as other:
+    one, other = Mdns(Address("127.0.0.1", ports[0]), rotate=1.5), Mdns(Address("127.0.0.1", ports[1]))
+    with one, other:
         until(lambda: bool(one.near() and other.near()), 20)
         assert one.near() == [Address("127.0.0.1", ports[1])] and other.near() == [Address("127.0.0.1", ports[0])]
+        [first] = other.names()
+        assert re.fullmatch("[0-9a-f]{16}", first)
+        until(lambda: len(other.names()) == 1 and other.names() != [first], 20)
+        assert other.near() == [Address("127.0.0.1", ports[0])]

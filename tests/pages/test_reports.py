@@ -374,7 +374,8 @@ def test_mean_and_sample_sd_over_three_seeds(tmp_path: Path) -> None:
     assert found.mean == pytest.approx(0.93) and found.sd == pytest.approx(math.sqrt(13e-4)) and found.n == 3
     assert group.bytes_sent.mean == 2000 and group.bytes_sent.sd == pytest.approx(1000)
     assert tables.spread(found) == "0.930 ± 0.036"
-    when, sent, point = group.curve("test/accuracy")[1]
+    when, sent, elapsed, point = group.curve("test/accuracy")[1]
+    assert elapsed is None
     assert (when, sent) == (1, 2000) and point.sd == pytest.approx(math.sqrt(13e-4))
     told = json.loads(json.dumps(comparison.as_dict(), allow_nan=False))
     assert told["groups"][0]["metrics"]["test/accuracy"]["values"] == [0.9, 0.92, 0.97]
@@ -528,7 +529,7 @@ def test_an_unfinished_run_has_a_banner_and_says_how_to_go_on(tmp_path: Path) ->
     folder = make_run(tmp_path / "half", lines=round_lines(8), finished=False)
     text = " ".join(Links(write_report(folder, tmp_path / "new" / "page.html")).text)
     assert "This run is not finished: 8/30 rounds" in text and "wayfare resume half" in text
-    for words in ("No reply was refused.", "No round was void.", "Every device had the memory"):
+    for words in ("No reply was refused.", "No round was void.", "No device had lost its memory"):
         assert words in text
 
 
@@ -536,7 +537,7 @@ def test_runs_with_little_to_show_have_pages_too(tmp_path: Path) -> None:
     bare = {"partition": {"table": {"clients": 4, "samples": 80}}, "environment": {}}
     lines = [metric_line(0, None), metric_line(1, math.nan), metric_line(2, None)]
     text = " ".join(Links(write_report(make_run(tmp_path / "bare", lines=lines, finished=False, parts=bare))).text)
-    for words in ("not a number", "no labels", "Nothing travelled", "No round was evaluated client by client"):
+    for words in ("not a number", "no labels", "Nothing was sent", "No round was evaluated per client"):
         assert words in text, words
 
 

@@ -3,16 +3,18 @@
 import json
 import math
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from wayfare.cli import main
-from wayfare.core.errors import ConfigError
+from wayfare.core.errors import ConfigError, DataError
 from wayfare.pages.record import Record
 from wayfare.papers import files
 from wayfare.papers.catalogue import STUDY, ClaimCatalogue
 from wayfare.papers.claims import Claim, Sheet, Term, check, read_claims, terms
-from wayfare.papers.claims_document import Setting, write_section
+from wayfare.papers.claims_pages import pages
+from wayfare.papers.claims_results import ClaimResults, Setting, read_results
 from wayfare.papers.paper import Cell, Paper
 from wayfare.papers.verdicts import Estimate, Verdict, decide, paper_effect
 
@@ -43,7 +45,7 @@ def runs(**cells):
 
 
 def test_every_table_and_figure_with_a_recipe_is_in_the_catalogue(catalogue):
-    """All but those that begin from a floor which no paper has: they are ours."""
+    """All but those of ours: they begin from a floor that no paper has, or ask what a paper only describes."""
     told = {claim.recipe for claim in catalogue.claims}
     papers = set(files.claim_files())
     of_papers = {
@@ -51,7 +53,7 @@ def test_every_table_and_figure_with_a_recipe_is_in_the_catalogue(catalogue):
         for name, path in files.recipes().items()
         if name.partition("/")[0] in papers and "[paper]" in (text := path.read_text()) and "\nfloor = " not in text
     }
-    assert of_papers | {STUDY} <= told and papers == {"fedcafe", "fedtour", "fedvpr", "psg"}
+    assert of_papers - {"fedtour/areas"} | {STUDY} <= told and papers == {"fedcafe", "fedtour", "fedvpr", "psg"}
 
 
 @pytest.mark.parametrize(
@@ -149,26 +151,41 @@ def test_intervals_by_hand():
 
 @pytest.mark.parametrize(
     ("settings", "a", "b", "word", "effect"),
-    [
-        ({}, [0.50, 0.61, 0.72], [0.40, 0.50, 0.60], "holds", 11.0),  # paired: 10, 11, 12, although cells overlap
-        ({}, [0.40, 0.50, 0.60], [0.50, 0.61, 0.72], "does not hold", -11.0),
-        ({"direction": "less"}, [0.40, 0.50, 0.60], [0.50, 0.61, 0.72], "holds", -11.0),
-        ({}, [0.50, 0.60, 0.40], [0.49, 0.58, 0.43], "undecided", 0.0),
-        ({"margin": 10.0}, [0.50, 0.61, 0.72], [0.40, 0.50, 0.60], "undecided", 11.0),  # [8.5, 13.5]
-        ({"margin": 14.0}, [0.50, 0.61, 0.72], [0.40, 0.50, 0.60], "does not hold", 11.0),
-        ({"direction": "equal", "margin": 14.0}, [0.50, 0.61, 0.72], [0.40, 0.50, 0.60], "holds", 11.0),
-        ({"direction": "equal", "margin": 8.0}, [0.50, 0.61, 0.72], [0.40, 0.50, 0.60], "does not hold", 11.0),
+    [  # at the first look, 4 seeds at 1 %: t(3) = 5.8409; 10, 11, 12, 11: sd 0.8165, so ± 2.3846
+        ({}, [0.50, 0.61, 0.72, 0.61], [0.40, 0.50, 0.60, 0.50], "holds", 11.0),  # paired, although cells overlap
+        ({}, [0.40, 0.50, 0.60, 0.50], [0.50, 0.61, 0.72, 0.61], "does not hold", -11.0),
+        ({"direction": "less"}, [0.40, 0.50, 0.60, 0.50], [0.50, 0.61, 0.72, 0.61], "holds", -11.0),
+        ({}, [0.50, 0.60, 0.40, 0.50], [0.49, 0.58, 0.43, 0.50], "undecided", 0.0),
+        ({"margin": 10.0}, [0.50, 0.61, 0.72, 0.61], [0.40, 0.50, 0.60, 0.50], "undecided", 11.0),
+        ({"margin": 8.5}, [0.50, 0.61, 0.72, 0.61], [0.40, 0.50, 0.60, 0.50], "holds", 11.0),
+        ({"margin": 13.5}, [0.50, 0.61, 0.72, 0.61], [0.40, 0.50, 0.60, 0.50], "does not hold", 11.0),
+        ({"direction": "equal", "margin": 14.0}, [0.50, 0.61, 0.72, 0.61], [0.40, 0.50, 0.60, 0.50], "holds", 11.0),
+        ({"direction": "equal", "margin": 8.0}, [0.50, 0.61, 0.72, 0.61], [0.4, 0.5, 0.6, 0.5], "does not hold", 11.0),
         ({}, [0.5], [0.4], "undecided", 10.0),
+        ({}, [0.50, 0.61, 0.72], [0.40, 0.50, 0.60], "undecided", 11.0),  # before the first look
     ],
 )
 def test_differences(settings, a, b, word, effect):
     found = decide(claim(above=("a",), below=("b",), **settings), SHEET, runs(a=a, b=b), "small")
     assert found.word == word and found.effect.mean == pytest.approx(effect) and found.paper == 5.0
-    assert bool(found.reason) == (word == "undecided")
+    assert bool(found.reason) == found.can_continue == (word == "undecided")
+    if len(a) == 4:
+        assert found.visible == pytest.approx(3.72 * found.effect.deviation)
+
+
+def test_the_first_look_that_decides_counts():
+    """Six seeds: after four it holds; what the others say no longer matters, and nothing else is looked at."""
+    a, b = [0.50, 0.61, 0.72, 0.61, 0.1, 0.1], [0.40, 0.50, 0.60, 0.50, 0.9, 0.9]
+    found = decide(claim(above=("a",), below=("b",)), SHEET, runs(a=a, b=b), "small")
+    assert (found.word, found.effect.n) == ("holds", 4) and found.effect.mean == pytest.approx(11.0)
+    a[3] = math.nan  # not even that a later run has no number
+    assert decide(claim(above=("a",), below=("b",)), SHEET, runs(a=a, b=b), "small").reason.endswith("test/R@1")
+    found = decide(claim(above=("a",), below=("b",)), SHEET, runs(a=[0.5, 0.7] * 10, b=[0.6] * 20), "small")
+    assert (found.word, found.effect.n, found.can_continue) == ("undecided", 20, False)
 
 
 def test_differences_of_differences_groups_slopes_and_shares():
-    cells = runs(a=[0.6, 0.6], b=[0.5, 0.5], c=[0.3, 0.3], d=[0.1, 0.1])
+    cells = runs(a=[0.6] * 9, b=[0.5] * 9, c=[0.3] * 9, d=[0.1] * 9)
     for settings, effect, paper in [
         ({"above": ("a", "b"), "below": ("c",)}, 25.0, 17.5),
         ({"above": ("a - b",), "below": ("c - d",)}, -10.0, None),
@@ -184,14 +201,24 @@ def test_differences_of_differences_groups_slopes_and_shares():
 
 def test_every_pair_has_to_hold_and_one_against_it_has_to_be_clear():
     every = claim(statistic="every", above=("a",), below=("b", "c"))
-    found = decide(every, SHEET, runs(a=[0.60, 0.61, 0.62], b=[0.50, 0.52, 0.52], c=[0.3, 0.3, 0.3]), "small")
+    a, b = [0.60, 0.61, 0.62, 0.61], [0.50, 0.52, 0.52, 0.51]
+    found = decide(every, SHEET, runs(a=a, b=b, c=[0.3] * 4), "small")
     assert (found.word, found.shown, found.holding) == ("holds", "a over b", (2, 2))
-    assert found.effect.mean == pytest.approx(29 / 3) and found.paper == 5.0
-    # b is ahead by 1, 2, 3 points with an interval of ± 2.48 and, at 97.5 % because there are two pairs, ± 3.58
-    found = decide(every, SHEET, runs(a=[0.50] * 3, b=[0.525, 0.535, 0.545], c=[0.3] * 3), "small")
-    assert (found.word, found.holding) == ("undecided", (1, 2)) and found.effect.high < 0
-    found = decide(every, SHEET, runs(a=[0.50] * 3, b=[0.53, 0.54, 0.55], c=[0.3] * 3), "small")
-    assert found.word == "does not hold" and found.shown == "a over b"
+    assert found.effect.mean == pytest.approx(9.75) and found.paper == 5.0
+    # b is ahead by 2.5, 3.5, 4.5, 3.5 points: t = 3.5 / (0.8165 / 2) = 8.573. One pair alone would need t(3) at 0.5 %
+    # on this side, 5.841; with two pairs it is 0.25 %, 7.453
+    found = decide(every, SHEET, runs(a=[0.50] * 4, b=[0.525, 0.535, 0.545, 0.535], c=[0.3] * 4), "small")
+    assert (found.word, found.shown, found.holding) == ("does not hold", "a over b", (1, 2))
+    found = decide(every, SHEET, runs(a=[0.50] * 4, b=[0.519, 0.529, 0.539, 0.529], c=[0.3] * 4), "small")
+    assert (found.word, found.holding) == ("undecided", (1, 2)) and found.effect.high < 0  # t = 7.103
+
+
+def test_equal_shares_decide_only_when_a_sign_test_would():
+    """Four equal shares have an interval without width: 2 / 2^4 = 12.5 % is more than 1 %; 2 / 2^9 = 0.4 % is less."""
+    share = claim(statistic="share", above=("a", "c"), below=("b", "b"), margin=0.4)
+    for seeds, word in [(4, "undecided"), (9, "holds")]:
+        found = decide(share, SHEET, runs(a=[0.6] * seeds, b=[0.5] * seeds, c=[0.7] * seeds), "small")
+        assert (found.word, found.effect.mean) == (word, 1.0)
 
 
 def test_what_is_missing_is_said():
@@ -203,8 +230,8 @@ def test_what_is_missing_is_said():
     found = decide(plain, SHEET, runs(a=[0.5, math.nan], b=[0.4, 0.4]), "small")
     assert (found.word, found.reason) == ("undecided", "a, seed 1: not a finite test/R@1")
     only = claim(above=("a",), below=("b",), paper_scale_only="another network")
-    assert decide(only, SHEET, runs(a=[0.6, 0.6], b=[0.5, 0.5]), "small").word == "untested"
-    assert decide(only, SHEET, runs(a=[0.6, 0.6], b=[0.5, 0.5]), "paper").word == "holds"
+    assert decide(only, SHEET, runs(a=[0.6] * 4, b=[0.5] * 4), "small").word == "untested"
+    assert decide(only, SHEET, runs(a=[0.6] * 4, b=[0.5] * 4), "paper").word == "holds"
 
 
 # ---- the command
@@ -270,6 +297,7 @@ source = "Tab. 1"
 recipe = "table1"
 above = ["quick"]
 below = ["none"]
+margin = -60.0
 [claims.learns-not]
 claim = "Learning does harm."
 source = "Tab. 1"
@@ -277,30 +305,43 @@ recipe = "table1"
 above = ["quick"]
 below = ["none"]
 direction = "less"
-margin = -1.0
+margin = -60.0
+[claims.chance]
+claim = "Without learning it is better than chance."
+source = "Tab. 1"
+recipe = "table1"
+above = ["none"]
+margin = 10.0
 """
 
 
-def test_runs_what_is_missing_once_and_writes_sections(tmp_path, monkeypatch, capsys):
+def test_seeds_are_added_until_a_claim_is_decided(tmp_path, monkeypatch, capsys):
+    """Margins far from the effect are decided at the first look; a cell that is about at chance gets more seeds."""
     (tmp_path / "table1.toml").write_text(TOY)
     (tmp_path / "toy.toml").write_text(CLAIM)
     monkeypatch.setattr(files, "recipes", lambda: {"toy/table1": tmp_path / "table1.toml"})
     monkeypatch.setattr(files, "claim_files", lambda: {"toy": tmp_path / "toy.toml"})
-    out, docs = tmp_path / "runs", tmp_path / "claims.md"
-    given = ["claims", "--json", "--out", str(out), "--docs", str(docs)]
+    out, docs = tmp_path / "runs", tmp_path / "docs"
+    given = ["claims", "--json", "--out", str(out), "--docs", str(docs), "--called", "Toys & more"]
     assert main([*given, "--no-run"]) == 0
     assert {each["reason"] for each in json.loads(capsys.readouterr().out)["verdicts"]} == {
-        "no finished run (quick, none)"
-    }
-    assert main([*given, "--seeds", "2", "--engine", "local", "--track", "none"]) == 0
-    learns, harm = json.loads(capsys.readouterr().out)["verdicts"]
-    assert learns["effect"] == harm["effect"] > 10 and learns["seeds"] == 2 and learns["paper"] == 50.0
-    assert learns["verdict"] in ("holds", "undecided") and harm["verdict"] in ("does not hold", "undecided")
-    text = docs.read_text()
-    assert text.count("<!-- claims: toy, small") == 1 and "4 runs" in text and "one round" in text
-    # decided again without running: the same numbers; a run that was changed is refused
+        "no finished run (quick, none)", "no finished run (none)",
+    }  # fmt: skip
+    assert main([*given, "--seeds", "6", "--engine", "local", "--track", "none"]) == 0
+    learns, harm, same = json.loads(capsys.readouterr().out)["verdicts"]
+    assert learns["effect"] == harm["effect"] > 10 and learns["seeds"] == harm["seeds"] == 4 and learns["paper"] == 50.0
+    assert (learns["verdict"], harm["verdict"]) == ("holds", "does not hold")
+    assert (same["verdict"], same["seeds"], same["effect"]) == ("undecided", 6, pytest.approx(10, abs=9))
+    names = {cell: sorted(path.name for path in (out / "toy" / "small" / cell).iterdir()) for cell in ("quick", "none")}
+    assert names == {"quick": [f"seed-{n}" for n in range(4)], "none": [f"seed-{n}" for n in range(6)]}
+    page = (docs / "claims" / "toy.md").read_text()
+    assert "10 runs" in page and "one round" in page and "| **holds** | Learning helps. (Tab. 1) |" in page
+    # again without running: the same files; a run that was changed is refused
+    before = {path: path.read_bytes() for path in docs.rglob("*.svg")}
     assert main([*given, "--no-run"]) == 0
     assert json.loads(capsys.readouterr().out)["verdicts"][0]["effect"] == learns["effect"]
+    assert {path: path.read_bytes() for path in docs.rglob("*.svg")} == before and len(before) == 1
+    assert len(list((docs / "claims" / "results").iterdir())) == 1
     (tmp_path / "table1.toml").write_text(TOY.replace("hidden = 8", "hidden = 9"))
     assert main([*given, "--no-run"]) == 2
     assert "other settings" in capsys.readouterr().err
@@ -312,33 +353,74 @@ def test_a_cell_that_fails_does_not_keep_the_others_from_running(tmp_path, monke
     monkeypatch.setattr(files, "recipes", lambda: {"toy/table1": tmp_path / "table1.toml"})
     monkeypatch.setattr(files, "claim_files", lambda: {"toy": tmp_path / "toy.toml"})
     out = tmp_path / "runs"
-    assert main(["claims", "--json", "--out", str(out), "--engine", "local", "--track", "none"]) == 0
+    assert main(["claims", "--json", "--out", str(out), "--engine", "local", "--track", "none", "--seeds", "1"]) == 0
     told = capsys.readouterr()
     assert "toy/table1, quick/seed-0: topology.per_round = 3, but 2 clients take part" in " ".join(told.err.split())
-    assert {each["reason"] for each in json.loads(told.out)["verdicts"]} == {"not run: it failed (quick)"}
+    reasons = [each["reason"] for each in json.loads(told.out)["verdicts"]]
+    assert reasons == ["not run: it failed (quick)"] * 2 + ["the first look is after 4 seeds"]
     assert (out / "toy/small/none/seed-0/summary.json").is_file()
 
 
-def test_sections_of_other_data_are_kept(tmp_path):
-    file, word = tmp_path / "docs" / "claims.md", Verdict(claim(), "holds", Estimate(1.0, 0.5, 1.5, 3), 2.0, "points")
-    for data, seconds in [("the town", 60.0), ("MSLS", 120.0), ("the town", 180.0)]:
-        write_section(
-            file,
-            Setting(
-                "p",
-                "A paper",
-                date="2026-01-01",
-                scale="small",
-                data=data,
-                settings="small ones",
-                runs=3,
-                seconds=seconds,
-            ),
-            [word],
+def test_the_pages_in_the_docs_are_made_of_their_results():
+    docs = Path(__file__).parents[2] / "docs"
+    made = pages(read_results(docs))
+    stale = [path for path, text in made.items() if (docs / path).read_text() != text]
+    assert stale == [], "run: wayfare claims --no-run --docs docs, or papers.claims_pages.write_pages"
+    assert {f"claims/{path.name}" for path in (docs / "claims").glob("*.*")} == set(made) - {"claims.md"}
+
+
+def test_a_file_of_results_is_only_data(tmp_path):
+    """It names no page elsewhere, holds what it must, and puts no HTML on the pages."""
+    (source,) = list((Path(__file__).parents[2] / "docs/claims/results").glob("fedtour-*"))
+    content = json.loads(source.read_text())
+    file = tmp_path / "claims" / "results" / "x.json"
+    file.parent.mkdir(parents=True)
+    setting, first = content["setting"], content["verdicts"][0]
+    for wrong in (
+        {"setting": setting | {"publication": "../../elsewhere"}}, {"setting": setting | {"title": 3}},
+        {"verdicts": [{}]}, {"verdicts": [first | {"verdict": "perfect"}]}, {"verdicts": [first | {"seeds": "x"}]},
+        {"verdicts": 3}, {"setting": None},
+    ):  # fmt: skip
+        file.write_text(json.dumps(content | wrong))
+        with pytest.raises(DataError, match=r"x\.json.*not results of"):
+            read_results(tmp_path)
+    evil = "<script>alert(1)</script>\x1b[2J"
+    texts = dict.fromkeys(("title", "called", "data", "settings", "only"), evil)
+    rows = [first | dict.fromkeys(("claim", "source", "reason", "note", "pair", "unit"), evil)]
+    file.write_text(json.dumps({"setting": setting | texts, "verdicts": rows}))
+    made = pages(read_results(tmp_path))
+    assert not any("<script" in text or "\x1b" in text for text in made.values())
+
+
+def test_newer_results_replace_older_ones_claim_by_claim():
+    """And a picture is well-formed, with what the claim says on the right."""
+
+    def verdict(word, effect, **more):
+        made = Verdict(
+            claim(id=more.pop("id", "p/x"), **more), word, Estimate(effect, effect - 1, effect + 1, 4, 0.5), 2.0
         )
-    text = file.read_text()
-    assert text.count("## p, small scale") == 2 and "2 min 00 s" in text and "3 min 00 s" in text
-    assert (
-        "1 min 00 s" not in text
-        and "| **holds** | A beats B. | Tab. 1 | +1.00 [0.50, 1.50] points | +2.00 | 3 |" in text
-    )
+        return made.as_dict()
+
+    def setting(**more):
+        about = {"publication": "p", "title": "A paper", "called": "The town", "date": "2026-01-02", "scale": "small",
+                 "data": "the town", "settings": "small ones", "runs": 3, "seconds": 60.0}  # fmt: skip
+        return Setting(**about | more)
+
+    old = (verdict("undecided", 0.5), verdict("holds", 5.0, id="p/y", claim="C < D & E."))
+    results = [
+        ClaimResults(setting(date="2026-01-03", rule="three seeds"), old),
+        ClaimResults(setting(only="p/x"), (verdict("does not hold", -3.0),)),
+        ClaimResults(setting(called="MSLS"), (verdict("untested", 0.0),)),
+    ]
+    made = pages(sorted(results, key=lambda each: each.setting.rule == "sequential"))
+    assert "| [p](claims/p.md) | The town | 2 of 2 | 1 | 1 | 0 | 0 | 1 | 2026-01-03 |" in made["claims.md"]
+    text = made["claims/p.md"]
+    assert "| **does not hold** | A beats B. (Tab. 1) | -3.0000 [-4.0000, -2.0000] | +2.0000 | 4<sup>2</sup> |" in text
+    assert "undecided |" not in text and "by the earlier rule, with three seeds" in text and "only `p/x`" in text
+    circles = {
+        each.get("cx"): each
+        for each in ElementTree.fromstring(made["claims/p-the-town.svg"]).iter()
+        if "cx" in each.attrib
+    }
+    effects = [float(x) for x in circles if x != "22"]
+    assert effects[0] > 620 > effects[1]  # 5 is on the side of the claim, -3 is not; the middle is at 620

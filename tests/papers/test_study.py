@@ -45,11 +45,15 @@ class Fake:
 
     def train(self, samples):
         self.trained += 1
-        self.sets = samples
+        self.sets = self.sets or samples
         return [len(chosen) / 2000 for chosen in samples]
 
+    def mixed(self, models, groups):
+        self.groups = groups
+        return [sum(models[k] for k in group) / len(group) + 0.2 for group in groups]
+
     def merged(self, models, pairs):
-        self.pairs = pairs
+        self.pairs = pairs if not len(self.pairs) else self.pairs
         return np.array([models[i] if i == j else (models[i] + models[j]) / 2 + 0.1 for i, j in pairs])
 
 
@@ -114,6 +118,20 @@ def test_every_two_are_merged_once():
     assert found.about["models"] == 14
 
 
+def test_the_base_and_means_of_several_are_studied_too():
+    """14 models, so 4 means, of 2, 4, 8 and 2. A mean is 0.2 better than its members' mean here, and the base 0."""
+    lab = Fake()
+    found = study(lab, 14)
+    assert [len(group) for group in lab.groups] == [2, 4, 8, 2]
+    own, peer, merged = found.further.T
+    assert merged == pytest.approx((own + peer) / 2 + 0.1)
+    # with the base each of 14 models, with each mean all 14 (fewer than 24), and 10 pairs of these five; in both orders
+    assert len(found.further) == 2 * (14 + 4 * 14 + 10)
+    best = max(np.mean([found.accuracy[k] for k in group]) for group in lab.groups) + 0.2
+    assert found.reach == pytest.approx((0.0, max(best, found.accuracy.max())))
+    assert found.matrix.size == 196, "the paper's numbers do not count them"
+
+
 def test_the_paper_s_numbers_of_pairs():
     found = Study(np.full((231, 231), 0.5), np.ones((231, 10), np.int64))
     assert found.matrix.size == 53_361 and found.distinct == 26_565
@@ -149,9 +167,9 @@ def test_a_study_is_made_once_for_a_laboratory(tmp_path, monkeypatch):
     lab, other = Fake("abc"), Fake("def")
     first = from_study(lab, 8)
     second = from_study(lab, 8)
-    assert lab.trained == 1 and (first.table == second.table).all()
+    assert lab.trained == 2 and (first.table == second.table).all()
     from_study(other, 8)
-    assert other.trained == 1
+    assert other.trained == 2
     [file] = tmp_path.glob("studies/abc-8-*/study.safetensors")
     file.write_bytes(b"damaged")
     with pytest.raises(DataError, match="made again if you remove"):

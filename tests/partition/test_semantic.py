@@ -12,15 +12,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 from threadpoolctl import threadpool_limits
 
 from wayfare.attributes.categories import attribute_categories
 from wayfare.attributes.table import AttributeTable
 from wayfare.components import find
 from wayfare.core.errors import ConfigError, DataError, WayfareError
-from wayfare.partition.centroids import read_centroids, write_centroids
+from wayfare.partition.centroids import read_centroids
 from wayfare.partition.heterogeneity import counts, describe
-from wayfare.partition.semantic import Clusters, Semantic, balanced, clusters_of
+from wayfare.partition.semantic import Clusters, Semantic, as_they_are, balanced, clusters_of
 from wayfare.partition.semantic_stats import heterogeneity, semantics_of, summaries
 from wayfare.partition.semantics import Categories, Level, as_categories, count
 from wayfare.partition.split import Split, load_split
@@ -211,6 +212,10 @@ def test_the_same_seed_is_the_same_split_on_any_number_of_threads() -> None:
     assert rule(points, np.random.default_rng(6)).pack() != splits[0]
 
 
+def write_centroids(file: Path, tensor: np.ndarray, **metadata: Any) -> None:
+    save_file({"centroids": np.ascontiguousarray(tensor)}, file, {"centroids": json.dumps(metadata)})
+
+
 def test_given_centroids_by_hand(tmp_path: Path) -> None:
     write_centroids(tmp_path / "two.safetensors", np.array([[0.0, 0.0], [4.0, 0.0]], np.float32), names=["near", "far"])
     np.save(tmp_path / "two.npy", np.array([[0, 0], [4, 0]]))
@@ -288,6 +293,20 @@ def test_the_pool_has_all_of_the_smallest_and_as_many_of_the_others() -> None:
     pool = balanced(found, np.random.default_rng(0))
     assert np.bincount(found.labels[pool]).tolist() == [7, 7, 7]
     assert len(np.unique(pool)) == 21 and set(np.flatnonzero(found.labels == 0)) <= set(pool)
+
+
+def test_an_unbalanced_pool_is_as_large_and_keeps_the_clusters_shares() -> None:
+    found = made((70, 300, 130))
+    pool = as_they_are(found, np.random.default_rng(0))
+    assert len(np.unique(pool)) == 210  # 3 x 70; of each cluster about 42 %
+    assert np.abs(np.bincount(found.labels[pool]) - 0.42 * np.array([70, 300, 130])).max() < 15
+    split = Semantic(10, rule="shard", clusters=3, balance=False).deal(found, 0)
+    sizes = np.bincount(found.labels[split.indices])
+    assert split.provenance["pool"] == {"samples": 210, "of_clusters": sizes.tolist()} and sizes.min() != sizes.max()
+    kinds = [set(found.labels[split[u]]) for u in range(10)]
+    assert all(len(kind) == 1 for kind in kinds)
+    with pytest.raises(ConfigError, match="the pool has no sample of cluster 'cluster 2'"):
+        as_they_are(made((500, 1)), np.random.default_rng(0))
 
 
 def test_pools_are_shared_or_as_in_the_paper() -> None:

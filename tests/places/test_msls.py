@@ -167,7 +167,9 @@ def test_subtasks_filter_validation_and_test_only(tree: Path) -> None:
     assert [key for key in photos.keys if "brig" in key] == ["brig-database_a", "brig-query_a"]
     assert sum("alba" in key for key in photos.keys) == 6
     (tree / "train_val" / "brig" / "query" / SUB).unlink()
-    with pytest.raises(DataError, match=r"brig/query/subtask_index.csv: field 'all': nothing says what subtask"):
+    with pytest.raises(
+        DataError, match=r"brig/query/subtask_index.csv: field 'all': the files do not say what subtask"
+    ):
         msls.load(tree, subtask="all", strict=True)
     assert len(msls.load(tree, strict=True)) == 12  # without a filter the file may be absent
     with pytest.raises(DataError, match="no subtask 'nope'; known: all, s2w"):

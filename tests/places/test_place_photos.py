@@ -180,7 +180,7 @@ def test_two_zones_are_two_groups() -> None:
     both = joined([here, there])
     assert both.groups == (Group("a", "31N"), Group("a", "32N"))
     assert both.positives(10, np.array([0]), np.array([1]))[0].tolist() == []
-    with pytest.raises(DataError, match="nothing says which photographs are queries"):
+    with pytest.raises(DataError, match="the files do not say which photographs are queries"):
         both.positives(10)
 
 

@@ -107,7 +107,7 @@ def test_groups_are_continents_if_asked_for() -> None:
 
 def test_what_is_missing_is_named() -> None:
     photos = street(("q1", "a", [0]), ("d1", "a", [0]))
-    with pytest.raises(ConfigError, match="nothing says which photographs are queries"):
+    with pytest.raises(ConfigError, match="the files do not say which photographs are queries"):
         drawn(replace(photos, query=None))
     with pytest.raises(ConfigError, match="positions in metres, and these photographs have none"):
         drawn(replace(photos, easting=photos.easting * np.nan))

@@ -122,7 +122,7 @@ def test_the_union_of_databases_by_hand() -> None:
     assert union.top.tolist() == [[0, 2, 1], [1, 2, 0], [2, 1, 0]] and union.errors.tolist() == [5, 10, np.inf]
     assert union.metrics["median_error_m"] == 10 and "p90_error_m" not in union.metrics
     assert union.counts["with_positive"] == alone.counts["with_positive"] == 3
-    assert "union of all cities' databases" in union.text and "union" not in alone.text
+    assert "in all cities at once" in union.text and "at once" not in alone.text
 
 
 def test_the_union_of_one_city_changes_nothing() -> None:
@@ -161,7 +161,7 @@ def test_by_hand() -> None:
     assert result.counts == {"queries": 4, "with_positive": 3, "answered": 4}
     assert result.text == (
         "R@1 33.3  R@2 100.0  R@50 100.0  R@100P 0.0  "
-        "(4 queries 'all', positives within 25 m, out of queries with a positive)"
+        "(4 queries: all; right: a photo within 25 m; only the queries that have one in the database count)"
     )
 
 
@@ -202,7 +202,10 @@ def test_pairs_of_frames() -> None:
     protocol = Protocol("night run", None, resolution="120x160")
     result = measured("ties", protocol, pairs=pairs)
     assert result.metrics == pytest.approx(brute_force(*descriptors("ties"), positives, np.ones(Q, bool), protocol))
-    assert protocol.text == "queries 'night run', paired frames, out of queries with a positive, at 120x160"
+    assert protocol.text == (
+        "queries: night run; right: a photo paired with the query; only the queries that have one in the database "
+        "count; pictures of 120x160"
+    )
     blind = recalls(*descriptors("ties"), None, None, QUERY_GROUPS, DATABASE_GROUPS, protocol, pairs=pairs)
     assert blind.metrics == {name: v for name, v in result.metrics.items() if not name.endswith("_m")}
     across = np.array([[int(np.flatnonzero(QUERY_GROUPS == 0)[0]), int(np.flatnonzero(DATABASE_GROUPS == 1)[0])]])

@@ -156,7 +156,7 @@ def test_every_other_query_sequence_is_held_out() -> None:
     for fold, parts in enumerate(wanted):
         divided = chosen(photos, SequenceSplit(folds=3, fold=fold))
         assert told(divided) == parts
-        assert divided.test_name == f"of held-out sequences, fold {fold} of 3"
+        assert divided.test_name == f"of held-out sequences (part {fold + 1} of 3)"
 
 
 def test_the_splits_of_the_layout_play_no_part_then() -> None:
@@ -191,7 +191,7 @@ def test_strips_by_hand() -> None:
     assert told(chosen(photos, StripSplit(strip=40, folds=2, fold=0))) == ("cdg", "aeh", "bf")
     divided = chosen(photos, StripSplit(strip=40, folds=2, fold=1))
     assert told(divided) == ("abefh", "cg", "d")
-    assert divided.test_name == "of held-out strips, fold 1 of 2"
+    assert divided.test_name == "in held-out strips of ground (part 2 of 2)"
 
 
 def test_strips_go_across_the_longer_side_of_each_city() -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import typer
 
 from wayfare import Evaluation, Experiment, components, run
-from wayfare.cli import main
+from wayfare.cli import app, main
 from wayfare.components import allow_code, allowed_code
 from wayfare.core.errors import ConfigError
 from wayfare.engines.pool.engine import Pool
@@ -39,6 +40,19 @@ PLACES = [
     "[task]\nname = 'places'\n[model.backbone]\nname = {}",
     "[task]\nname = 'places'\n[model]\npooling = {}",
     "[task]\nname = 'hashing'\n[model.image]\nname = {}",
+]
+
+
+LATER_PLACES = [
+    *(f"[{section}]\nname = {{}}" for section in ("clock", "compression", "privacy", "robust", "attack")),
+    "[topology]\nname = 'encounters'\ntraces = 'x'\n[exchange]\nname = 'fedtour'\npredict_with = {}",
+]
+LATER_COMMANDS = [
+    ["run", "evil.toml"],
+    ["sweep", "evil.toml", "--try", "rounds=1,2", "--out", "tried"],
+    ["leakage", "evil.toml"],
+    ["meet", "evil.toml", "--name", "me", "--photos", "."],
+    ["peer", "invite", "bert", "--recipe", "evil.toml"],
 ]
 
 
@@ -76,6 +90,25 @@ def test_a_recipe(command, place, canary, capsys) -> None:
     assert not canary.exists()
 
 
+@pytest.mark.parametrize("place", LATER_PLACES)
+def test_a_recipe_with_other_tables(place, canary, capsys) -> None:
+    """Whatever comes of the command: a predictor is not looked for before devices meet."""
+    Path("evil.toml").write_text(place.format("'evil:Evil'"))
+    for command in LATER_COMMANDS:
+        main(command)
+        assert "Traceback" not in capsys.readouterr().err and not canary.exists(), command
+
+
+def test_code_can_be_allowed_wherever_a_recipe_or_a_run_may_ask_for_it() -> None:
+    def commands(group, path=()):
+        for name, each in getattr(group, "commands", {}).items():
+            yield (*path, name), {parameter.name for parameter in each.params}
+            yield from commands(each, (*path, name))
+
+    readers = {path: names for path, names in commands(typer.main.get_command(app)) if {"recipe", "set_"} <= names}
+    assert len(readers) > 8 and [path for path, names in readers.items() if "allow_code" not in names] == []
+
+
 def test_a_setting_on_the_command_line(canary, capsys) -> None:
     refused(capsys, "run", "quickstart", "--set", "strategy.name=evil:Evil", "--set", "training.lr=0.1")
     assert not canary.exists()
@@ -88,14 +121,19 @@ def test_other_spellings(module, canary) -> None:
     assert not canary.exists()
 
 
-@pytest.mark.parametrize("command", [["resume", "--rounds", "2"], ["report"], ["compare"], ["index"], ["graph"]])
+@pytest.mark.parametrize(
+    "command",
+    [["resume", "--rounds", "2"], ["report"], ["compare"], ["index"], ["graph"], ["export", "--to", "onnx"],
+     ["evaluate"], ["predict"], ["privacy", "spent"]],
+)  # fmt: skip
 def test_a_run_folder(command, finished, canary, capsys) -> None:
     folder = Path(shutil.copytree(finished, "theirs"))
     text = (folder / "experiment.toml").read_text()
     (folder / "experiment.toml").write_text(text.replace('name = "fedavg"', 'name = "evil:Evil"'))
     name, *more = command
-    arguments = {"compare": [folder, finished], "index": [folder, "--photos", "."], "graph": ["x.jpg", "--run", folder]}
-    main([name, *map(str, arguments.get(name, [folder])), *more])
+    of_run = ["x.jpg", "--run", folder]
+    arguments = {"compare": [folder, finished], "index": [folder, "--photos", "."], "graph": of_run, "predict": of_run}
+    main([name, *more, *map(str, arguments.get(name, [folder]))])
     assert "Traceback" not in capsys.readouterr().err
     assert not canary.exists()
 

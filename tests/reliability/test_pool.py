@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -399,7 +400,7 @@ def script(folder, devices, seconds):
     """A caller's own script, without `if __name__ == "__main__"`; these devices take so much longer to train."""
     (folder / "marks").mkdir()
     (folder / "script.py").write_text(SCRIPT.format(devices=devices, seconds=seconds))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONFAULTHANDLER": "1"}
     return {"args": [sys.executable, "script.py"], "cwd": folder, "env": environment}
 
 
@@ -468,14 +469,19 @@ def test_a_stopped_worker_is_stopped_once(monkeypatch):
 def test_interrupted_by_the_keyboard(pool, tmp_path):
     """Ctrl-C reaches all processes of a terminal. Only the one that was started says so, and the others end with it."""
     everyone = ("c0", "c1", "c2", "c3")
+    heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # in the background a shell ignores it
     parent = subprocess.Popen(
-        **script(tmp_path, everyone, 600.0), start_new_session=True, stderr=subprocess.PIPE, text=True
+        **script(tmp_path, everyone, 600.0), start_new_session=True, preexec_fn=heard, stderr=subprocess.PIPE, text=True
     )
     try:
         assert soon(lambda: len(list((tmp_path / "marks").iterdir())) >= 2, 120)
         workers = descendants(parent.pid)
         os.killpg(parent.pid, signal.SIGINT)
-        _, said = parent.communicate(timeout=60)
+        try:
+            _, said = parent.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            os.killpg(parent.pid, signal.SIGABRT)  # each says where it is
+            pytest.fail(f"nobody ended: {parent.communicate()[1]}")
     finally:
         parent.kill()
         parent.wait()
@@ -501,7 +507,7 @@ def test_killed_parent_leaves_no_workers(pool, tmp_path, ready):
     finally:
         parent.kill()
         parent.wait()
-    soon(lambda: all(gone(pid) for pid in workers), 3 if ready else 30)
+    soon(lambda: all(gone(pid) for pid in workers), 10 if ready else 30)
     left = [pid for pid in workers if not gone(pid)]
     for pid in left:
         os.kill(pid, signal.SIGKILL)

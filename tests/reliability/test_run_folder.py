@@ -19,17 +19,23 @@ from PIL import Image
 
 from faults import go, outcome, rounds, tiny
 from wayfare.cli import main
+from wayfare.clock.drawn import Drawn
+from wayfare.components import find
 from wayfare.core import manifest
 from wayfare.core.errors import ConfigError, StoreError, WayfareError
+from wayfare.core.protocols import Policy
 from wayfare.core.store import Store
 from wayfare.experiment import Experiment
 from wayfare.objects.data.folder import ClassFolders
 from wayfare.objects.models import CnnClassifier
 from wayfare.objects.task import Objects
+from wayfare.privacy.client_level import ClientLevel
 from wayfare.resuming import early_fingerprint
 from wayfare.runner import resume
 from wayfare.strategies.fedavg import FedAvg
+from wayfare.strategies.moon import Moon
 from wayfare.strategies.scaffold import Scaffold
+from wayfare.topologies.buffered import Buffered
 from wayfare.topologies.server import Server
 from wayfare.trained import trained
 
@@ -243,6 +249,75 @@ def test_count(figure):
         f"{len(MANIPULATIONS)} manipulations of a run folder: {same} end in the same model, "
         f"{len(MANIPULATIONS) - same} in an error with its reason, 0 in a traceback"
     )
+
+
+# ---- runs with a clock and compression, and with differential privacy
+
+WITH_TABLES = replace(
+    tiny(Moon()),
+    topology=Buffered(concurrency=3, buffer=2),
+    clock=Drawn(law="pareto"),
+    compression=find("compression", "quantise")(bits=4, down=8),
+    policy=Policy(quorum=0.3),
+)
+PRIVATE = replace(tiny(FedAvg()), privacy=ClientLevel())
+SOME = (
+    "checkpoint cut", "checkpoint of the round before", "checkpoint is a link to zeros", "record cut", "a line twice",
+    "a line that is nested deeply", "experiment edited", "partition of another run", "manifest damaged",
+    "model of another run", "all memories deleted",
+)  # fmt: skip
+KEY, LEDGER = "privacy.key", "privacy.json"
+PRIVATE_ONLY = {
+    "key deleted": (lambda r, o: (r / KEY).unlink(), r"privacy\.key is missing"),
+    "key emptied": (lambda r, o: (r / KEY).write_bytes(b""), r"privacy\.key is damaged"),
+    "key of another run": (lambda r, o: shutil.copy(o / KEY, r), r"privacy\.key is not the key of this run"),
+    "ledger deleted": (lambda r, o: (r / LEDGER).unlink(), r"privacy\.json has no entry for round 1"),
+    "ledger cut": (lambda r, o: cut(r / LEDGER), r"privacy\.json is damaged"),
+    "ledger nested deeply": (lambda r, o: (r / LEDGER).write_bytes(DEEP), r"privacy\.json is damaged"),
+    "ledger of another kind": (lambda r, o: (r / LEDGER).write_text('{"a": 1}'), r"privacy\.json is damaged"),
+    "ledger without its last entry": (lambda r, o: released(r, lambda rows: rows[:-1]), r"no entry for round 3"),
+    "ledger of NaN": (lambda r, o: noise(r, float("nan")), r"privacy\.json is damaged"),
+    "ledger of 1e308": (lambda r, o: noise(r, 1e308), r"privacy\.json is damaged"),
+    "ledger of a huge integer": (lambda r, o: noise(r, 10**400), r"privacy\.json is damaged"),
+    "ledger of another run": (lambda r, o: shutil.copy(o / LEDGER, r), r"privacy\.key is not the key of this run"),
+}  # fmt: skip
+
+
+def released(folder, change):
+    (folder / LEDGER).write_text(json.dumps(change(json.loads((folder / LEDGER).read_text()))))
+
+
+def noise(folder, value):
+    released(folder, lambda rows: [row | {"noise": value} for row in rows])
+
+
+@pytest.mark.parametrize(
+    ("experiment", "manipulations"),
+    [
+        (WITH_TABLES, {name: MANIPULATIONS[name] for name in SOME}),
+        (PRIVATE, {name: MANIPULATIONS[name] for name in SOME if "memor" not in name} | PRIVATE_ONLY),
+    ],
+)
+def test_other_kinds_of_runs(experiment, manipulations, tmp_path, capfd):
+    go(experiment, tmp_path / "three")
+    go(replace(experiment, seed=7), tmp_path / "other")
+    shutil.copytree(tmp_path / "three", tmp_path / "four")  # with the same key
+    resume(tmp_path / "four", "local", rounds=4)
+    expected = outcome(tmp_path / "four")
+    for name, (manipulate, refusal) in manipulations.items():
+        run = shutil.copytree(tmp_path / "three", tmp_path / name)
+        manipulate(run, tmp_path / "other")
+        assert status("report", run, "--out", tmp_path / "report.html") in (0, 1, 2), name
+        if refusal:
+            with pytest.raises(WayfareError, match=refusal):
+                resume(run, "local", rounds=4)
+        else:
+            resume(run, "local", rounds=4)
+            found = outcome(run)
+            assert {part: found[part] == expected[part] for part in ("model", "file", "memory")} == {
+                "model": True, "file": True, "memory": True,
+            }, name  # fmt: skip
+    assert "Traceback" not in capfd.readouterr().err
 
 
 # ---- its data

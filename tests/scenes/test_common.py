@@ -10,6 +10,7 @@ import torch
 
 from small_graphs import parameters, random_graph, set_to, together
 from wayfare.core.errors import ConfigError, DataError
+from wayfare.nets.published import PUBLISHED
 from wayfare.scenes.heads.common import (
     PRESETS,
     ObjectEncoder,
@@ -20,8 +21,8 @@ from wayfare.scenes.heads.common import (
     label_embedding,
     places,
     slots,
-    word_vectors,
 )
+from wayfare.scenes.word_vectors import word_vectors
 
 TINY = Widths(visual=6, embedding=3, position_hidden=2, position=4, hidden=5, pair=8)
 
@@ -114,29 +115,41 @@ def test_table_is_always_the_same_and_learns() -> None:
 def test_word_vectors(tmp_path: Path) -> None:
     file = tmp_path / "vectors.txt"
     file.write_text("the 9 9\ntable 1 2\ncat 0.5 -3\ndining 5 6\n", encoding="utf-8")
-    rows = word_vectors(file, ["cat", "dining table", "zebra", "table"], 2)
+    rows = word_vectors(str(file), ["cat", "dining table", "zebra", "table"])
     # "dining" is the longest word of its name; nobody knows zebras
     assert rows[[0, 1, 3]].tolist() == [[0.5, -3.0], [5.0, 6.0], [1.0, 2.0]]
     assert torch.equal(rows[2], label_embedding(4, 2).weight[2])
 
 
+def test_wordllama_reads_every_class() -> None:
+    if not PUBLISHED["wordllama"].path.is_file():  # in the cache that this process has now
+        pytest.skip("wayfare data get wordllama")
+    rows = word_vectors("wordllama", ["dog", "cat", "sky-other-merged", "sky"])
+    assert rows.shape == (4, 256) and torch.equal(rows[2], rows[3])
+    assert float(rows.square().mean()) == pytest.approx(1, abs=1e-5)
+    assert float(rows[0] @ rows[1]) > 2 * float(rows[0] @ rows[2])
+
+
 @pytest.mark.parametrize(
     "text, message",
-    [("cat 1\n", "vectors.txt:1: 1 numbers, expected 2"), ("a 1 2\ncat 1 x\n", "vectors.txt:2: could not convert")],
+    [
+        ("a 1 2\ncat 1\n", "vectors.txt:2: 1 numbers, expected 2"),
+        ("a 1 2\ncat 1 x\n", "vectors.txt:2: could not convert"),
+    ],
 )
 def test_broken_word_vectors_are_named(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "vectors.txt"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match=message):
-        word_vectors(file, ["cat"], 2)
+        word_vectors(str(file), ["cat"])
 
 
 def test_missing_word_vectors_are_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"none\.txt: cannot read word vectors"):
-        word_vectors(tmp_path / "none.txt", ["cat"], 2)
+        word_vectors(str(tmp_path / "none.txt"), ["cat"])
     (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe cat")
     with pytest.raises(DataError, match=r"bytes\.txt: cannot read word vectors"):
-        word_vectors(tmp_path / "bytes.txt", ["cat"], 2)
+        word_vectors(str(tmp_path / "bytes.txt"), ["cat"])
 
 
 # ---- objects, pairs, slots

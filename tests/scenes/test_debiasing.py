@@ -25,6 +25,7 @@ from wayfare.scenes.debiasing import (
     Reweighted,
     Reweighting,
     TotalDirectEffect,
+    better_tau,
     chosen_tau,
     renamed,
 )
@@ -132,6 +133,18 @@ def test_tau_is_chosen_by_validation_clients() -> None:
     assert chosen_tau(metrics, most_lost=0.03) == 1.0
     with pytest.raises(ConfigError, match="validation_clients"):
         chosen_tau({"test/mR@20": 0.1})
+    assert [better_tau(metrics, 0.5), better_tau(metrics, 0), better_tau({}, 0)] == [None, 0.5, None]
+
+
+def test_a_head_below_the_baseline_is_told_of_and_what_to_do(task: Scenes) -> None:
+    floor = {"test/frequency R@20": 0.4, "test/frequency mR@20": 0.2}
+    assert task.doubt(floor | {"test/R@20": 0.5, "test/mR@20": 0.3}, {}) == ""
+    told = task.doubt(floor | {"test/R@20": 0.5, "test/mR@20": 0.1}, {})
+    assert "mR@20 0.100, and they have 0.200" in told and " R@20" not in told and "frequency_bias" in told
+    counts = replace(task, model=MotifsModel(frequency_bias=True), debias=LogitAdjustment(tau=0.25))
+    tried = {f"validation/{m}, tau {t}": t / 10 for m in ("R@20", "mR@20") for t in (0, 0.25, 0.5)}
+    told = counts.doubt(floor | tried | {"test/R@20": 0.3, "test/mR@20": 0.1}, {})
+    assert "frequency_bias" not in told and told.endswith("task.debias.tau = 0.5")
 
 
 def test_a_run_tries_taus_on_validation_clients_only(task: Scenes, tmp_path: Path) -> None:

@@ -315,8 +315,8 @@ UNUSABLE: list[Fault] = [
     (lambda c: c.update(data={}), "field 'data': expected a list"),
     (lambda c: c.pop("thing_classes"), "field 'thing_classes': it is missing"),
     (lambda c: c.update(predicate_classes="on"), "field 'predicate_classes': expected a list of names, found 'on'"),
-    (lambda c: c["predicate_classes"].append("on"), "field 'predicate_classes': 'on' is there twice"),
-    (lambda c: c["stuff_classes"].append("dog"), "field 'stuff_classes': 'dog' is a thing too"),
+    (lambda c: c["predicate_classes"].append("on"), "field 'predicate_classes': 'on' appears twice"),
+    (lambda c: c["stuff_classes"].append("dog"), "field 'stuff_classes': 'dog' is also a thing class"),
     (lambda c: c["stuff_classes"].append(3), "field 'stuff_classes[1]': expected a name, found 3"),
     (lambda c: c.update(test_image_ids=[[]]), "field 'test_image_ids[0]': expected the image's id"),
 ]
@@ -414,7 +414,7 @@ def test_super_classes(graphs: SceneGraphs, tmp_path: Path) -> None:
     assert (found.predicates, found.predicate_of.tolist()) == (("Place", "Do"), [0, 1])
     for change, what in (
         (lambda g: g["categories"]["Other"].remove("sky"), "field 'categories': no group holds 'sky'"),
-        (lambda g: g["categories"]["Other"].append("person"), "field 'categories.Other[2]': 'person' is in another"),
+        (lambda g: g["categories"]["Other"].append("person"), "field 'categories.Other[2]': 'person' is also"),
         (lambda g: g.pop("relations"), "field 'relations': it is missing"),
         (lambda g: g["relations"].update(Do=[7]), "field 'relations.Do[0]': expected a word, found 7"),
     ):

@@ -18,7 +18,10 @@ from wayfare.core.errors import ConfigError, DataError
 from wayfare.core.protocols import Client
 from wayfare.core.seeds import rng_for
 from wayfare.partition.random import Random
+from wayfare.scenes import evaluation
 from wayfare.scenes.batch import HeadOutput
+from wayfare.scenes.heads.treelstm import Decoder
+from wayfare.scenes.heads.trees import forest
 from wayfare.scenes.models import GPSNetModel, ImpModel, MotifsModel, RelationModel, VCTreeModel
 from wayfare.scenes.modes import PredCls, SGDet
 from wayfare.scenes.reward import recall_of_targets
@@ -55,6 +58,9 @@ def first_loss(task: Scenes, net: torch.nn.Module) -> tuple[torch.Tensor, torch.
     "make, message",
     [
         (lambda: Scenes(model=GPSNetModel(nps=True)), r"task\.mode = 'sgdet'"),
+        (lambda: Scenes(model=ImpModel(background=True)), r"task\.mode = 'sgdet'"),
+        (lambda: Scenes(model=MotifsModel(dropout=0.2)), r"task\.mode = 'sgdet'"),
+        (lambda: VCTreeModel(dropout=1.0), "from 0 to below 1"),
         (lambda: VCTreeModel(tree="reinforced"), r"model\.start"),
         (lambda: GPSNetModel(layers=-1), "at least 1"),
         (lambda: Scenes(positive=0), "at least 1"),
@@ -182,17 +188,74 @@ def test_annotated_segments_are_their_own_detections(scenes: Scenes) -> None:
     assert {tuple(pair) for pair in own.pairs[own.targets > 0].tolist()} <= related
 
 
+def test_objects_that_are_found_twice_count_once_by_one_mask_for_each(scenes: Scenes, tmp_path: Path) -> None:
+    """The second finding of an object, less sure, takes places among the best guesses; without it all is as before."""
+    found = detections_of(scenes, tmp_path / "once.json")
+    twice = {name: [*some, *({**one, "score": 0.8} for one in some)] for name, some in found.items()}
+    (tmp_path / "twice.json").write_text(json.dumps(twice))
+    tasks = [replace(scenes, mode=SGDet(str(tmp_path / name))) for name in ("once.json", "twice.json")]
+    once, double = (one.baseline(one.counts(everything(scenes))) for one in tasks)
+    assert once["frequency single R@20"] == pytest.approx(once["frequency R@20"])
+    assert double["frequency single R@20"] == pytest.approx(once["frequency R@20"])
+    assert double["frequency R@20"] < once["frequency R@20"]
+
+
 def test_nps_stands_in_the_place_of_the_loss_of_labels(scenes: Scenes) -> None:
     torch.manual_seed(0)
-    task = replace(scenes, model=GPSNetModel(), mode=SGDet())
+    task = replace(scenes, model=GPSNetModel(background=True), mode=SGDet())
     weights = task.network().state_dict()
     losses = []
-    for model in (GPSNetModel(), GPSNetModel(nps=True), GPSNetModel(preset="as-described", layers=1)):
+    models = (GPSNetModel(background=True), GPSNetModel(background=True, nps=True))
+    for model in (*models, GPSNetModel(preset="as-described", layers=1)):
         other = replace(task, model=model)
         net = other.network()
         net.load_state_dict(weights, strict=False)
         losses.append(first_loss(other, net)[1].item())
     assert 0 < losses[1] == losses[2] < losses[0]  # each object's loss times a number below 1
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_what_is_no_annotated_object_learns_to_be_background(scenes: Scenes, head: type[RelationModel]) -> None:
+    task = replace(scenes, model=head(preset="as-described"), mode=SGDet())
+    net = task.network()
+    graphs = task._graphs(np.arange(6), rng_for(0))
+    strange = replace(graphs, truth=torch.full_like(graphs.labels, -1))
+    torch.manual_seed(0)
+    logits = net.train()(strange).objects
+    classes = len(task.loaded.train.truth.classes)
+    assert logits.shape[1] == classes + 1
+    assert task.model.names(logits, strange).tolist() == [classes] * len(graphs.labels)
+    assert task.model.names(logits, graphs).tolist() == graphs.labels.tolist()
+    # it is never a guess: however likely the background is, each object is called by a class
+    with torch.no_grad():
+        next(p for n, p in net.named_parameters() if n.endswith(("label_out.bias", "decoder.out.bias")))[-1] = 99
+    found = evaluation.guesses(net, task.loaded.provider, task.loaded.test.scenes)
+    assert max(one.scores.max() for one in found) < 1e-6
+
+
+def test_the_decoder_drops_the_same_numbers_along_a_line() -> None:
+    torch.manual_seed(0)
+    decoder = Decoder(3, 50, torch.zeros(4, 2), dropout=0.5)
+    with torch.no_grad():  # logits that are the states
+        decoder.out = torch.nn.Linear(50, 50, bias=False)
+        decoder.out.weight.copy_(torch.eye(50))
+    # a line of three objects, and one of two
+    forest_of = forest(np.array([1, 2, -1, 4, -1]), np.full(5, -1), torch.device("cpu"))
+    choose = lambda logits, nodes: torch.zeros(len(nodes), dtype=torch.int64)  # noqa: E731
+    states, _ = decoder(torch.randn(5, 3), forest_of, choose)
+    dropped = states == 0
+    assert torch.equal(dropped[0], dropped[1]) and torch.equal(dropped[0], dropped[2])
+    assert torch.equal(dropped[3], dropped[4]) and not torch.equal(dropped[0], dropped[3])
+    assert 0.25 < float(dropped[0].float().mean()) < 0.75
+    assert not (decoder.eval()(torch.randn(5, 3), forest_of, choose)[0] == 0).any()
+
+
+def test_predcls_may_match_by_class_and_overlap(scenes: Scenes) -> None:
+    """As in SGDet on the annotated segments: no less than what the very objects have."""
+    tasks = (scenes, replace(scenes, mode=PredCls("boxes")), replace(scenes, mode=SGDet()))
+    exact, boxes, detected = (one.baseline(one.counts(everything(one))) for one in tasks)
+    assert boxes.items() <= detected.items() and boxes["frequency R@20"] >= exact["frequency R@20"]
+    assert tasks[1].protocol.startswith("PredCls, boxes at IoU 0.5")
 
 
 def test_pictures_without_two_objects_are_not_trained_on(scenes: Scenes, tmp_path: Path) -> None:

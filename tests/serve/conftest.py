@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from device_home import write_home
+from hostile import photos_with_odd_names
+
 pytest.importorskip("fastapi", reason="the extra wayfare[serve] is not installed")
 
 
@@ -56,6 +59,7 @@ class Server:
 def material(tmp_path_factory):
     """Runs and indexes, as the command line makes them."""
     from wayfare.cli import main
+    from wayfare.hashing.hash_model import hashing_run, load_hash_model
     from wayfare.hashing.indexing import index_run
     from wayfare.town.make import Spec, make
 
@@ -73,17 +77,19 @@ def material(tmp_path_factory):
         data = [f"data.path={folder / 'town' / layout}"]
         given = [part for each in [*settings, *data] for part in ("--set", each)]
         assert main(["run", recipe, "--out", str(runs / name), *small, *given]) == 0
-    assert main(["index", str(runs / "places"), "--photos", str(folder / "town" / "msls"), "--database"]) == 0
-    index_run(runs / "things", runs / "things" / "index")
-    photo = sorted((folder / "town" / "msls").rglob("*.jpg"))[0]
-    (folder / "photo.jpg").write_bytes(photo.read_bytes())
+    model, photos = load_hash_model(hashing_run(runs / "things")), sorted((folder / "town" / "msls").rglob("*.jpg"))
+    photos_with_odd_names(photos[:60], folder / "photos", " ".join(model.words[5:8]))
+    assert main(["index", str(runs / "places"), "--photos", str(folder / "photos")]) == 0
+    index_run(runs / "things", runs / "things" / "index", photos=folder / "photos", texts=folder / "texts.csv")
+    (folder / "photo.jpg").write_bytes(photos[0].read_bytes())
     return folder
 
 
 @pytest.fixture(scope="session")
 def server(material, tmp_path_factory):
     keys = tmp_path_factory.mktemp("keys")
-    started = Server(material / "runs", "--certificates", keys)
+    anna = write_home(keys.with_name("devices") / "anna")
+    started = Server(material / "runs", "--certificates", keys, "--device", anna)
     yield started
     started.close()
 

@@ -1,5 +1,7 @@
 """Nobody gets in without the token, from another site, or to a file."""
 
+import asyncio
+import re
 import socket
 import time
 
@@ -94,10 +96,14 @@ def test_every_answer_has_the_policy():
 
 def test_guessing_is_slowed_down():
     keys, browser = client(password="a long password")
-    for _ in range(20):
-        assert browser.get("/thing", headers={"authorization": "Bearer x"}).status_code == 401
-    assert browser.get("/thing", headers={"authorization": f"Bearer {keys.token}"}).status_code == 429
+    for _ in range(19):
+        assert browser.post("/enter", data={"secret": "a guess"}).status_code == 403
+    assert browser.post("/enter", data={"secret": "a guess"}).status_code == 429
     assert browser.post("/enter", data={"secret": "a long password"}).status_code == 429
+    assert browser.get(f"/thing?token={keys.token[:-1]}").status_code == 429
+    # nobody can lock out who has the token: it cannot be guessed
+    assert browser.get("/thing", headers={"authorization": f"Bearer {keys.token}"}).text == "in"
+    assert browser.get("/thing", headers={"authorization": "Bearer a long password"}).status_code == 401
 
 
 def test_the_password_opens_too():
@@ -105,6 +111,53 @@ def test_the_password_opens_too():
     assert browser.post("/enter", data={"secret": "a long passwort"}).status_code == 403
     assert browser.post("/enter", data={"secret": "a long password"}).status_code == 303
     assert browser.get("/thing").text == "in"
+
+
+def test_who_only_waits_is_sent_away(monkeypatch):
+    """Connections without a request, or with half of one, are closed; and one address has only so many."""
+    from uvicorn.config import Config
+    from uvicorn.server import Server
+
+    from wayfare.serve import connections
+
+    monkeypatch.setattr(connections, "SECONDS", 0.3)
+    monkeypatch.setattr(connections, "MOST_OF_ONE", 3)
+
+    async def app(scope, receive, send):
+        await asyncio.sleep(1)
+        await PlainTextResponse("in")(scope, receive, send)
+
+    async def scenario():
+        server = Server(
+            Config(app, port=0, http=connections.PatientProtocol, lifespan="off", ws="none", log_level="critical")
+        )
+        serving = asyncio.create_task(server.serve())
+        while not server.started:
+            assert not serving.done(), serving.exception()
+            await asyncio.sleep(0.01)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4)]
+        assert await asyncio.wait_for(opened[3][0].read(), 0.2) == b""  # the fourth is one too many
+        opened[1][1].write(b"GET / HT")
+        opened[2][1].write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")  # answered late, and waited for
+        assert await asyncio.wait_for(opened[0][0].read(), 5) == await asyncio.wait_for(opened[1][0].read(), 5) == b""
+        assert (await asyncio.wait_for(opened[2][0].read(), 5)).endswith(b"in")
+        for _, writer in opened:
+            writer.close()
+        server.should_exit = True
+        await serving
+
+    asyncio.run(scenario())
+
+
+def test_over_tls_the_cookie_never_travels_in_clear():
+    app = Starlette(routes=[Route("/thing", lambda _: PlainTextResponse("in"))])
+    keys = Keys("a long password")
+    guarded = Access(app, keys, frozenset({"desk.local"}), scheme="https")
+    browser = TestClient(guarded, base_url="https://desk.local", follow_redirects=False)
+    answer = browser.post("/enter", data={"secret": "a long password"}, headers={"origin": "https://desk.local"})
+    assert answer.status_code == 303 and "; secure" in answer.headers["set-cookie"].lower()
+    assert browser.get("/thing", headers={"origin": "http://desk.local"}).status_code == 403
 
 
 # ---- the whole server
@@ -127,11 +180,29 @@ def test_paths_lead_nowhere(server):
     assert asked == 200
 
 
-def test_a_huge_upload_and_a_slow_client_do_no_harm(server, uploaded, indexes):
+def test_no_operation_is_open_to_other_sites(server):
+    """Every page and operation, asked with the right token by another site or under another name: all refused."""
+    foreign = [{"origin": "http://evil.example"}, {"origin": "null"}, {"host": f"evil.example:{server.port}"},
+               {"sec-fetch-site": "cross-site", "sec-fetch-mode": "cors", "sec-fetch-dest": "empty"},
+               {"sec-fetch-site": "same-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "script"}]  # fmt: skip
+    pages = ["/", "/search", "/runs", "/start", "/compare", "/data", "/federation", "/static/main.js", "/enter"]
+    with server.api() as api:
+        paths = api.get("/api/v1/openapi.json").json()["paths"]
+        asked = [(method, path) for path, operations in paths.items() for method in operations]
+        asked += [(method, path) for path in pages for method in ("get", "post")]
+        for method, path in asked:
+            for headers in foreign:
+                answer = api.request(method, re.sub("{.*?}", "x", path), headers=headers, content=b"{}")
+                assert answer.status_code == 403, (method, path, headers)
+        assert len(asked) * len(foreign) >= 190
+
+
+def test_a_huge_upload_and_a_slow_client_do_no_harm(server, material, uploaded, indexes):
     head = f"POST /api/v1/photos HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nAuthorization: Bearer {server.token}\r\n"
     slow = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(30)]
-    for each in slow:
-        each.sendall(head.encode())  # and the rest never comes
+    for number, each in enumerate(slow):
+        rest = f"Content-Length: {2**20}\r\n\r\nx" if number % 2 else ""
+        each.sendall(f"{head}{rest}".encode())  # and the rest never comes
     with socket.create_connection(("127.0.0.1", server.port)) as large:
         large.sendall(f"{head}Content-Length: {10**9}\r\n\r\n".encode())
         assert b"413" in large.recv(100)
@@ -146,6 +217,8 @@ def test_a_huge_upload_and_a_slow_client_do_no_harm(server, uploaded, indexes):
         except Exception as error:  # the server may close before all is sent
             assert "Write" in type(error).__name__ or "Remote" in type(error).__name__ or "Read" in type(error).__name__
         began = time.monotonic()
+        photo = (material / "photo.jpg").read_bytes()
+        assert api.post("/api/v1/photos", content=photo).status_code == 201
         assert api.get("/api/v1/locate", params={"index": indexes["places"], "photo": uploaded}).status_code == 200
         assert time.monotonic() - began < 20
     for each in slow:

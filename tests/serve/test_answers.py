@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import re
 import time
 
 import pytest
 
 from wayfare.cli import main
 from wayfare.core.errors import DataError
+from wayfare.io.images import decode
 from wayfare.serve.workers import WorkerError, Workers
 
 
@@ -59,8 +61,10 @@ def test_a_position_in_a_file_is_not_kept(server, material):
         exif[0x010E] = "canary"
         image.save(file, "JPEG", exif=exif)
     assert b"canary" in file.getvalue()
-    _, parts = look(file.getvalue(), [[24, 32]], True, 200)
+    about, parts = look(file.getvalue(), [[24, 32]], True, 200)
     assert len(parts) == 3 and all(b"canary" not in part for part in parts)
+    pixels = decode(file.getvalue())
+    assert parts[2] == pixels.tobytes() and (about["height"], about["width"]) == pixels.shape[:2]
 
 
 def test_a_process_that_dies_or_hangs_is_replaced():
@@ -116,6 +120,17 @@ def test_nodes_are_invited_once_and_revoked(server):
         assert api.post(f"/api/v1/federations/{id}/revoke", json={"name": "camera-1"}).json()["key"] == node["key"]
         found = api.get("/api/v1/federations").json()["federations"][0]
         assert found["nodes"] == [] and found["revoked"] == ["camera-1"]
+
+
+def test_a_device_that_meets_others_is_shown(server):
+    with server.api() as api:
+        [found] = api.get("/api/v1/devices").json()["devices"]
+        assert found["name"] == "anna" and found["can_take"] == 1 and found["error"] == ""
+        listed, shown = api.get("/federation").text, api.get(f"/devices/{found['id']}").text
+        assert f"/devices/{found['id']}" in listed and "0.625" in listed
+        made = api.get(re.search(r'src="(/made/[0-9a-f]+)"', shown)[1]).text
+        assert "Who was met" in made and "<script>alert" not in made
+        assert api.get("/devices/nobody").status_code == 404
 
 
 def until(condition, seconds=90.0):

@@ -29,6 +29,13 @@ def test_two_rounds_by_hand() -> None:
     assert weight(state) == pytest.approx(1.1457513, abs=1e-6)
 
 
+def test_tau_in_the_root_by_hand() -> None:
+    strategy = FedAdam(server_lr=1.0, beta1=0.5, beta2=0.75, tau=1.0, tau_in_root=True)
+    state = Bundle({"model": reply(0)["model"], "first": reply(0)["model"], "second": reply(0)["model"]})
+    # m = 1, v = 1 as above; w = 1/sqrt(1 + 1)
+    assert weight(strategy.merge(state, [("a", reply(2))])) == pytest.approx(0.5**0.5)
+
+
 def test_defaults_by_hand() -> None:
     state = Bundle({"model": reply(0)["model"], "first": reply(0)["model"], "second": reply(0)["model"]})
     state = FedAdam().merge(state, [("a", reply(1))])

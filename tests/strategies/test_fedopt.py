@@ -98,4 +98,5 @@ def test_state_is_passed_not_kept(cls: type[FedOpt]) -> None:
 def test_each_is_a_few_lines_that_nobody_else_knows_of(cls: type[FedOpt]) -> None:
     name = cls.__name__.lower()
     assert code_lines((SRC / f"strategies/{name}.py").read_text()) <= 25
-    assert mentions(name) == [f"strategies/{name}.py"]
+    recipes = "starting/templates.py"  # what `wayfare init` writes may name any strategy
+    assert [file for file in mentions(name) if file != recipes] == [f"strategies/{name}.py"]

@@ -58,7 +58,7 @@ class LoadedFaces(LazyInputs):
         parts = {name: table.part(name) for name in ("train", self._evaluated_on)}
         for name, rows in parts.items():
             if not len(rows):
-                raise DataError(f"no face is in the part to {name}", remedy="correct the partition file")
+                raise DataError(f"no face is in the part {name!r}", remedy="correct the partition file")
         pool, evaluated = parts.values()
         return pool, evaluated
 

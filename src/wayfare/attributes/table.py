@@ -42,9 +42,7 @@ class AttributeTable:
     def part(self, name: str) -> np.ndarray:
         """The indices of one part: "train", "validate" or "test"."""
         if self.partition is None:
-            raise DataError(
-                "nothing says which pictures are to train and to test with", remedy="add the partition file"
-            )
+            raise DataError("no partition into pictures for training and testing", remedy="add the partition file")
         return np.flatnonzero(self.partition == PARTS.index(name))
 
     def select(self, rows: np.ndarray) -> AttributeTable:

@@ -1,4 +1,7 @@
-"""The command line: `wayfare --help`."""
+"""The command line: `wayfare --help`.
+
+Commands import what they call inside their functions, so that help and mistyped options do not wait for torch.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,14 @@ from typing import Annotated
 
 import click
 import typer
+from rich.text import Text
 
 from wayfare.cli import (
     claims,
     data,
     demo,
     doctor,
+    export,
     federate,
     graph,
     help,
@@ -31,18 +36,19 @@ from wayfare.cli import (
     search,
     serve,
     study,
+    sweep,
     town,
     traffic,
     use,
 )
-from wayfare.cli.console import err
+from wayfare.cli.console import err, tell
 from wayfare.core.errors import WayfareError, suggestion
 
 _HELP = """Learning from photographs without collecting them.
 
 \b
 [bold]Start here:[/bold]
-  wayfare demo                       everything it does, on one page, in minutes
+  wayfare demo                       everything it does, on one page
   wayfare init DIR                   a recipe for your own photos or traces
   wayfare run quickstart             train a small federation
   wayfare serve                      all of it in a browser
@@ -64,6 +70,7 @@ for module in (
     demo,
     init,
     runs,
+    sweep,
     reproduce,
     claims,
     study,
@@ -73,6 +80,7 @@ for module in (
     search,
     graph,
     serve,
+    export,
     data,
     town,
     traffic,
@@ -114,6 +122,13 @@ def _suggest(error: click.BadParameter) -> None:
         err.print(meant.replace("; d", "D", 1), markup=False, highlight=False)
 
 
+def _tell(kind: str, text: str, given: Sequence[str]) -> None:
+    """An error, for people and for programs."""
+    tell(Text.assemble((kind, "red bold"), " ", text))
+    if "--json" in given:
+        print(json.dumps({"error": text, "kind": kind}))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; exit status 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -130,13 +145,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except WayfareError as error:
         if error.detail:
             err.print(error.detail, style="dim", markup=False, highlight=False)
-        err.print(f"[red bold]{type(error).__name__}[/red bold] ", end="")
-        err.print(str(error), markup=False, highlight=False, soft_wrap=True)
-        if "--json" in given:
-            print(json.dumps({"error": str(error), "kind": type(error).__name__}))
+        _tell(type(error).__name__, str(error), given)
         status = error.exit_status
     except BrokenPipeError:  # the reader of our output has gone, as in `wayfare list | head`
         sys.stderr.close()
+        status = 1
+    except OSError as error:  # a name that is too long, a folder that may not be written
+        if error.filename is None or error.strerror is None:
+            raise
+        _tell("OSError", f"{error.filename}: {error.strerror}", given)
         status = 1
     if arguments is None:
         sys.exit(status)

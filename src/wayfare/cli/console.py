@@ -11,6 +11,8 @@ import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -88,6 +90,17 @@ Layout = Annotated[
         metavar="NAME",
     ),
 ]
+ColumnOfPhotos = Annotated[
+    str, typer.Option("--photo", help='Of a table: the column that names photos, or a pattern like "img/{id}.jpg".')
+]
+ColumnOfTexts = Annotated[
+    str, typer.Option("--text", help='Of a table: the column of texts, or several: "title+tags".')
+]
+ColumnOfLabels = Annotated[str, typer.Option("--labels", help="Of a table: the column of labels.")]
+MadeIndex = Annotated[Path | None, typer.Option("--index", help="The folder that [bold]wayfare index[/bold] made.")]
+IndexedRun = Annotated[
+    Path | None, typer.Option("--run", help="Instead of --index: the folder of the run, whose index is RUN/index.")
+]
 Recipe = Annotated[
     str, typer.Argument(help="The path of a TOML file, or a name from [bold]wayfare list recipes[/bold].")
 ]
@@ -101,13 +114,27 @@ def _allow(names: list[str]) -> list[str]:
     return names
 
 
+def index_of(index: Path | None, run: Path | None) -> Path:
+    """The folder that --index names, or that of the run that --run names."""
+    if (index is None) == (run is None):
+        raise ConfigError("say which index to look in: --index DIR, or --run RUN, whose index is RUN/index")
+    return index if index is not None else Path(run or "", "index")
+
+
+def tell(text: str | Text) -> None:
+    """Write sentences to standard error: broken between words in a terminal, in one line elsewhere."""
+    shown = Text(text) if isinstance(text, str) else text
+    err.print(shown, highlight=False, soft_wrap=not err.is_terminal)
+
+
 def answer(result: dict[str, Any], as_json: bool, *shown: Any) -> None:
     """A command's result: JSON on standard output, or something to look at."""
     if as_json:
         print(json.dumps(result, default=str))
     else:
         for item in shown:
-            out.print(item, markup=False if isinstance(item, str) else None)
+            is_text = isinstance(item, str)  # a path or a command in it is not broken, so that it can be copied
+            out.print(item, markup=False if is_text else None, soft_wrap=is_text)
 
 
 def plain_table(title: str) -> Table:
@@ -120,7 +147,7 @@ def plain_table(title: str) -> Table:
 def list_notes(lines: Sequence[str]) -> None:
     """Print notes on standard error, and how many more there are where they are many."""
     for line in lines[:_MOST_LISTED]:
-        err.print(Text(plain(line, 1000), style="yellow"), soft_wrap=True)
+        tell(Text(plain(line, 1000), style="yellow"))
     if len(lines) > _MOST_LISTED:
         err.print(f"and {number(len(lines) - _MOST_LISTED)} more", style="yellow")
 
@@ -162,7 +189,7 @@ class Watch:
     def __init__(self, progress: Progress | None, rounds: int, label: str, left: TimeLeft | None = None) -> None:
         self.progress, self.label, self.rounds, self.several = progress, foreign(label), rounds, left is not None
         self.left = left or TimeLeft(rounds)
-        self.devices, self.sent, self.exchanges, self.preparing = 0, 0, 0, ""
+        self.devices, self.sent, self.exchanges, self.preparing, self.unit = 0, 0, 0, "", "round"
         self.metrics: dict[str, float] = {}
         self.task = progress.add_task(self.label, total=rounds) if progress else None
 
@@ -170,6 +197,7 @@ class Watch:
         if event == "warning":
             err.print(f"[yellow]warning[/yellow] {foreign(data['text'], 1000)}")
         elif event == "rounds":
+            self.unit = "slot" if data.get("slots") else "round"
             self._count(data["rounds"])
         elif event == "preparing":
             self._prepare(data["text"], data["done"], data["total"])
@@ -209,7 +237,7 @@ class Watch:
             text += self.left.text if self.several else ""
             if self.rounds > _MANY and line["round"] % (self.rounds // 20) and not line["metrics"]:
                 return
-            place = f"{'slot' if line.get('events') else 'round'} {line['round']}/{self.rounds}"
+            place = f"{self.unit} {line['round']}/{self.rounds}"
             err.print(f"{place}  {text}  {line['seconds']:.2f} s", soft_wrap=True, highlight=False)
         else:
             self.progress.update(self.task, completed=line["round"], description=text, end=self.left.end_time)
@@ -293,7 +321,8 @@ class WatchAll:
 
 
 def _shown(metrics: dict[str, float]) -> list[str]:
-    scores = sorted((name for name in metrics if not name.endswith("loss")), key=lambda name: name == "privacy/epsilon")
+    scores = [name for name in metrics if not name.endswith("loss")]
+    scores.sort(key=lambda name: name.startswith(("privacy/", "clock/")))
     return scores or list(metrics)
 
 
@@ -310,8 +339,8 @@ def interruptible(how_to_go_on: str, kept: str = "every completed round") -> Ite
 
 @contextmanager
 def watching() -> Iterator[Progress | None]:
-    """A live display in a terminal or a notebook."""
-    if not (err.is_terminal or err.is_jupyter):
+    """A live display in a terminal, and in a notebook that can show one: it needs ipywidgets."""
+    if not (err.is_terminal or (err.is_jupyter and find_spec("ipywidgets"))):
         yield None
         return
     columns = (

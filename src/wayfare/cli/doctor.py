@@ -13,7 +13,7 @@ from wayfare.pages.tables import human_bytes
 
 
 def doctor(json: Json = False) -> None:
-    """Show what is installed and what is missing, whether torch has a GPU, where the caches are and how large.
+    """Show what is installed and what is missing, whether torch has a GPU, where the caches are and how large they are.
 
     The exit status is 1 if a package is missing that Wayfare cannot do without.
     """
@@ -44,15 +44,15 @@ def _table(found: dict[str, Any]) -> Table:
     cache = found["cache"]
     parts = ", ".join(f"{name} {human_bytes(size)}" for name, size in cache["parts"].items())
     table.add_row("cache", f"{cache['path']}: {human_bytes(cache['bytes'])}" + (f" ({parts})" if parts else ""))
+    devices = found["devices"]
+    if devices["bytes"]:
+        table.add_row("devices", f"{devices['path']}: {human_bytes(devices['bytes'])}, keys and memories of devices")
     return table
 
 
 def _advice(found: dict[str, Any]) -> list[str]:
-    lines = [
-        f"For the extra {extra}: pip install 'wayfare[{extra}]'"
-        for extra, held in found["extras"].items()
-        if held["missing"]
-    ]
+    lacking = [extra for extra, held in found["extras"].items() if held["missing"]]
+    lines = [f"To install an extra: pip install 'wayfare[{lacking[0]}]'"] if lacking else []
     if found["cache"]["bytes"]:
         lines.append(
             f"The cache may be deleted at any time; only weights have to be fetched anew: {found['cache']['path']}"

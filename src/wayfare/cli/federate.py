@@ -38,7 +38,7 @@ federate = typer.Typer(no_args_is_help=True, help="Train with real devices whose
 @federate.command()
 def invite(
     name: Annotated[str, typer.Argument(help="The node's name: letters, digits, - and _.")],
-    server: Annotated[str, typer.Option(help="The address by which the node reaches the server, HOST:PORT.")],
+    server: Annotated[str, typer.Option(help="The address at which the node reaches the server, HOST:PORT.")],
     certificates: Certificates = Path("keys"),
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The file. Default: NAME.invite.")] = None,
     days: Annotated[int, typer.Option(min=1, help="How long the invitation is valid.")] = 365,
@@ -46,8 +46,8 @@ def invite(
 ) -> None:
     """Invite a node: write one file with all that it needs to join.
 
-    The first invitation also makes the federation's own authority. The file holds the node's private key, which is kept
-    nowhere else: give it to the node's owner over a secure channel.
+    The first invitation also creates the federation's certificate authority. The file holds the node's private key,
+    which is kept nowhere else: give it to the node's owner over a secure channel.
     """
     from wayfare.deploy.invite import invite as write_invite
     from wayfare.deploy.keys import Roll
@@ -97,7 +97,7 @@ def server(
 ) -> None:
     """Wait for nodes, then run an experiment with them.
 
-    The recipe's data.path is the server's own data: it says what the classes are, and is what the model is tested on.
+    The recipe's data.path is the server's own data: it defines the classes, and the model is tested on it.
     """
     from wayfare.deploy.server import serve
     from wayfare.experiment import Experiment

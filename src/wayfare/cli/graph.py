@@ -31,7 +31,8 @@ def graph(
         typer.Option("--boxes", help="The objects in the photos, as JSON or CSV: see docs/graph.md."),
     ] = None,
     head: Annotated[
-        Path | None, typer.Option("--head", help="Find surfaces, too, and masks, with what `wayfare detect` learnt.")
+        Path | None,
+        typer.Option("--head", help="Also find surfaces and masks, with the layer that `wayfare detect` trained."),
     ] = None,
     image: Annotated[
         list[str] | None, typer.Option("--image", help="Only this picture of a psg.json, by id or name. Repeatable.")
@@ -66,7 +67,7 @@ def graph(
     if out is not None and out.exists() and not out.is_dir():
         raise typer.BadParameter(f"{out} is a file: give a folder", param_hint="--out")
     if boxes is not None and head is not None:
-        raise typer.BadParameter("with --boxes nothing is looked for: give one of the two", param_hint="--head")
+        raise typer.BadParameter("--boxes already gives the objects: give one of the two", param_hint="--head")
     given = None if boxes is None else read_boxes(boxes)
     with progress_bar(f"reading {run}", MofNCompleteColumn(), transient=True) as show:
         model = load_scene_model(run, data)
@@ -88,7 +89,7 @@ def graph(
 
         list_notes([f"left out, no class of the model: {listed(report.unknown)}"])
     result = as_result(run, model, top, tables, report)
-    shown = list(_tables(tables, first)) if not json else []
+    shown = list(_tables(tables, first, least)) if not json else []
     if files is not None and tables:
         result["page"] = str(files.close(str(run), report))
         shown.append(Text(f"page: {result['page']}"))
@@ -122,7 +123,7 @@ def detect(
     from wayfare.io.folders import pictures_below
     from wayfare.io.images import decode
     from wayfare.scenes.data import psg
-    from wayfare.scenes.detector import Detector, is_installed
+    from wayfare.scenes.detector import INSTALL, Detector, is_installed
     from wayfare.scenes.patches import DinoPatches
     from wayfare.scenes.segment_files import SegmentFiles
     from wayfare.scenes.segmenting import PanopticFinder, SegmentHead, learn_head
@@ -130,7 +131,7 @@ def detect(
     if not head.exists() and learn is None:
         raise typer.BadParameter(f"{head} does not exist: learn it with --learn PSG", param_hint="--head")
     if out.exists():
-        raise typer.BadParameter(f"{out} is already there: give a new folder", param_hint="--out")
+        raise typer.BadParameter(f"{out} already exists: choose a new folder", param_hint="--out")
     maps = DinoPatches()
     with progress_bar("looking at photos", MofNCompleteColumn(), transient=True) as show:
         if not head.exists() and learn is not None:
@@ -151,6 +152,8 @@ def detect(
             counts.append(len(found.labels))
         files.finish()
     list_notes([f"skipped: {reason}" for reason in skipped])
+    if boxes and things is None:
+        list_notes([f"without the detector of things each connected region of a class is one thing: {INSTALL}"])
     result = {"out": str(out), "photos": len(counts), "objects": sum(counts), "detector": things is not None}
     result["skipped"] = skipped
     answer(result, json, Text(f"{number(sum(counts))} objects in {number(len(counts))} photos: {out / 'psg.json'}"))
@@ -162,7 +165,7 @@ def _photos(path: Path, below: Callable[[Path], Iterable[str]]) -> list[Path]:
     return [path / name for name in below(path)] if path.is_dir() else [path]
 
 
-def _tables(tables: list[dict[str, Any]], first: list[PredictedGraph]) -> Iterable[Any]:
+def _tables(tables: list[dict[str, Any]], first: list[PredictedGraph], least: float) -> Iterable[Any]:
     if len(tables) > _MOST_IN_DETAIL:
         table = plain_table(f"{number(len(tables))} pictures")
         table.add_column("picture", overflow="fold")
@@ -184,7 +187,9 @@ def _tables(tables: list[dict[str, Any]], first: list[PredictedGraph]) -> Iterab
             table.add_row(*(Text(plain(cell)) for cell in cells))
         yield table
         if not made.relations:
-            yield Text(f"{len(made.picture.labels)} objects of known classes: no relation")
+            count = len(made.picture.labels)
+            why = f"no relation has a score of {least:g} (--least)" if count > 1 else "a relation needs two"
+            yield Text(f"{count} object{'s' * (count != 1)} of known classes; {why}")
 
 
 def add_to(app: typer.Typer) -> None:

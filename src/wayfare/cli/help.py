@@ -6,6 +6,7 @@ They are in one place so that one test can go over all of them, and over all com
 from __future__ import annotations
 
 import inspect
+import re
 import typing
 from collections.abc import Iterator
 from typing import Any
@@ -14,9 +15,9 @@ import typer
 from typer.core import TyperArgument, TyperCommand
 
 HEADINGS = {
-    "Train": ("demo", "init", "run", "resume", "federate", "meet"),
+    "Train": ("demo", "init", "run", "resume", "sweep", "federate", "meet", "peer"),
     "Inspect": ("report", "compare", "list", "split", "explain-traffic", "leakage", "privacy", "doctor"),
-    "Use a trained model": ("serve", "predict", "index", "locate", "search", "detect", "graph", "evaluate"),
+    "Use a trained model": ("serve", "predict", "index", "locate", "search", "detect", "graph", "evaluate", "export"),
     "Data": ("town", "data"),
     "The papers": ("reproduce", "claims", "study"),
 }
@@ -34,16 +35,24 @@ EXAMPLES = {
         "wayfare run quickstart --set strategy.name=scaffold --seeds 3",
         "wayfare run my.toml --rounds 50 --out runs/mine",
     ],
+    "sweep": [
+        "wayfare sweep quickstart --try training.lr=0.01..0.3 --trials 15",
+        "wayfare sweep quickstart --try training.epochs=1,2,5",
+    ],
     "resume": ["wayfare resume runs/mine", "wayfare resume runs/mine --rounds 100"],
     "reproduce": [
         "wayfare reproduce quickstart",
         "wayfare reproduce fedvpr/table4 --cells fedavg,fedvc-500 --seeds 3",
         "wayfare reproduce fedvpr/table4 --data MSLS",
     ],
-    "claims": ["wayfare claims --list", "wayfare claims --only 'fedvpr/gem-*' --seeds 3"],
+    "claims": ["wayfare claims --list", "wayfare claims --only 'fedvpr/gem-*' --seeds 9"],
     "study": ["wayfare study fedtour/study --out study.safetensors --models 33"],
     "report": ["wayfare report runs/mine"],
-    "compare": ["wayfare compare runs/mine runs/other", "wayfare compare runs --out compare.html"],
+    "compare": [
+        "wayfare compare runs/mine runs/other",
+        "wayfare compare runs --out compare.html",
+        "wayfare compare runs/mine runs/other --reach test/accuracy=0.9",
+    ],
     "list": ["wayfare list strategies", "wayfare list recipes", "wayfare list runs --in runs"],
     "split": [
         "wayfare split quickstart",
@@ -76,6 +85,12 @@ EXAMPLES = {
         "wayfare serve runs",
         "wayfare serve runs --index my-city/index --no-open --port 8000",
         "wayfare serve runs --certificates keys",
+        "wayfare serve --device ~/.wayfare/peers/anna",
+    ],
+    "export": [
+        "wayfare export runs/places --to web",
+        "wayfare export runs/mine --to onnx --int8 --out for-my-app",
+        "wayfare export runs/mine --to executorch",
     ],
     "town": ["wayfare town my-town --size tiny", "wayfare town my-town --only msls,psg --seed 3"],
     "explain-traffic": [
@@ -89,11 +104,26 @@ EXAMPLES = {
     "doctor": ["wayfare doctor --json"],
     "privacy plan": ["wayfare privacy plan --clients 1000 --per-round 100 --rounds 200 --epsilon 4"],
     "privacy spent": ["wayfare privacy spent runs/mine"],
-    "data check": ["wayfare data check my-town", "wayfare data check my-photos --strict"],
+    "data check": [
+        "wayfare data check my-town",
+        "wayfare data check my-photos --strict",
+        "wayfare data check my-shop --text title --labels kind",
+    ],
     "data show": ["wayfare data show my-town --out my-town.html"],
-    "data get": ["wayfare data get cifar10", "wayfare data get dinov2-s", "wayfare data get minilm"],
+    "data get": [
+        "wayfare data get cifar10",
+        "wayfare data get dinov2-s",
+        "wayfare data get minilm",
+        "wayfare data get onnxruntime-web",
+    ],
     "data import-weights": ["wayfare data import-weights resnet18-f37072fd.pth resnet18.safetensors"],
+    "peer invite": [
+        "wayfare peer invite anna --recipe phones.toml --peer 10.0.0.7:8100",
+        "wayfare peer invite sign-1 --recipe phones.toml --signage",
+    ],
+    "peer show": ["wayfare peer show anna", "wayfare peer show anna --out anna.html"],
     "meet": [
+        "wayfare meet anna.invite --photos mine --listen 0.0.0.0:8100",
         "wayfare meet phones.toml --name anna --photos mine --listen 0.0.0.0:8100",
         "wayfare meet phones.toml --name bert --photos mine --peer 10.0.0.7:8100",
         "wayfare meet phones.toml --name sign --signage --probe measure --discover",
@@ -129,8 +159,17 @@ def explain(app: typer.Typer) -> None:
         group.rich_help_panel = headings.get(str(group.name))
     for name, command in _commands(app):
         command.rich_help_panel, command.cls = headings.get(name), Command
+        command.help = paragraphs(command.help or inspect.getdoc(command.callback) or "")
         if name in EXAMPLES:
             command.epilog = "\n\n".join(["[bold]Examples[/bold]", *EXAMPLES[name]])
+
+
+def paragraphs(text: str) -> str:
+    """A docstring as typer should show it: it keeps the line ends of all paragraphs but the first, and takes [privacy]
+    for markup. Only [bold] is.
+    """
+    kept = [each if each.startswith("\b") else " ".join(each.split()) for each in inspect.cleandoc(text).split("\n\n")]
+    return re.sub(r"(?<!\\)\[(?!/?bold\])", r"\\[", "\n\n".join(kept))
 
 
 def _name(command: typer.models.CommandInfo) -> str:

@@ -12,10 +12,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 import typer
 from rich.progress import MofNCompleteColumn
+from rich.text import Text as Sentence
 
-from wayfare.cli.console import Json, Layout, answer, err, foreign, list_notes, progress_bar
+from wayfare.cli.console import (
+    ColumnOfLabels,
+    ColumnOfPhotos,
+    ColumnOfTexts,
+    Json,
+    Layout,
+    answer,
+    err,
+    foreign,
+    list_notes,
+    progress_bar,
+    tell,
+)
 from wayfare.core import disk
 from wayfare.core.errors import ConfigError
+from wayfare.core.text import printable
 
 if TYPE_CHECKING:
     from wayfare.experiment import Experiment
@@ -23,6 +37,7 @@ if TYPE_CHECKING:
     from wayfare.starting.inspect import Inspected
     from wayfare.starting.templates import Choices
 
+_NONE, _WORDS_AS_LABELS = "none", "words:5"
 _MOST_TRIED = 5000  # samples up to which a device is tried before the run
 _TASKS = {
     "places": "where a photo was taken",
@@ -40,11 +55,6 @@ By = Annotated[
     typer.Option("--by", help="How photos are assigned to clients: a column of the table, folder, place or random."),
 ]
 Clients = Annotated[int, typer.Option("--clients", min=0, help="Number of clients to divide the data among.")]
-Photo = Annotated[
-    str, typer.Option("--photo", help='Of a table: the column that names photos, or a pattern like "img/{id}.jpg".')
-]
-Text = Annotated[str, typer.Option("--text", help='Of a table: the column of texts, or several: "title+tags".')]
-Labels = Annotated[str, typer.Option("--labels", help="Of a table: the column of labels.")]
 Pictures = Annotated[
     Path | None, typer.Option("--pictures", help="For traces: class folders of pictures that the devices hold.")
 ]
@@ -62,9 +72,9 @@ def init(
         int, typer.Option("--rounds", min=0, help="Number of rounds. Default: that of similar recipes.")
     ] = 0,
     pictures: Pictures = None,
-    photo: Photo = "",
-    text: Text = "",
-    labels: Labels = "",
+    photo: ColumnOfPhotos = "",
+    text: ColumnOfTexts = "",
+    labels: ColumnOfLabels = "",
     layout: Layout = "",
     force: Annotated[bool, typer.Option("--force", help="Replace an existing recipe.")] = False,
     json: Json = False,
@@ -88,10 +98,9 @@ def init(
         columns=PairColumns(photo, text, labels),
     )
     shown = (
-        f"recipe: {recipe}",
+        f"recipe: {recipe} ({made['task']}: {_TASKS[made['task']]}; {made['clients']:,} clients)",
         f"page: {made['page']}",
-        made["estimate"],
-        *made["hints"],
+        *map(Sentence, (made["estimate"], *made["hints"])),  # sentences: broken between words
         f"Next: wayfare run {quote(str(recipe))}",
     )
     answer(made, json, *shown)
@@ -110,11 +119,18 @@ def make_recipe(
     from wayfare.starting.inspect import inspect
     from wayfare.starting.templates import first_that_fits, hints
 
-    with progress_bar(f"looking at {data}", MofNCompleteColumn(), transient=True) as progress:
-        inspected = inspect(data, layout, partial(progress, f"looking at {data}"), columns)
-    err.print(foreign(inspected.sentence(), 1000), highlight=False, soft_wrap=True)
-    list_notes(inspected.odd)
+    def look(told: PairColumns | None) -> Inspected:
+        with progress_bar(f"looking at {data}", MofNCompleteColumn(), transient=True) as progress:
+            found = inspect(data, layout, partial(progress, f"looking at {data}"), told)
+        tell(printable(found.sentence(), 1000))
+        list_notes(found.odd)
+        return found
+
+    inspected = look(columns)
     if asks and err.is_terminal and sys.stdin.isatty():
+        chosen = _asked_columns(inspected, columns)
+        if chosen != inspected.columns:
+            inspected = look(chosen)
         choices = _asked(inspected, choices)
     with err.status("writing a recipe for it"):
         text, experiment = first_that_fits(inspected, choices, recipe.stem)
@@ -164,6 +180,26 @@ def _estimate(experiment: Experiment, recipe: Path) -> str:
 # ---- questions
 
 
+def _asked_columns(inspected: Inspected, told: PairColumns | None) -> PairColumns:
+    """Which columns are texts and labels, where their names do not say it."""
+    from wayfare.starting.columns import PairColumns, guessed
+
+    found = inspected.columns
+    if not found:
+        return found
+    for role, examples in guessed(inspected.path, found, told or PairColumns()).items():
+        words = dict(examples)
+        if role == "labels":
+            words.pop(found.text, None)
+            words = words | {_NONE: ""} if found.labels else {_NONE: "", **words}
+        answer = _choice(f"Which column has the {'texts' if role == 'text' else role} of the photos?", words)
+        if answer != _NONE:
+            found = replace(found, **{role: answer})
+        elif found.labels:
+            found = replace(found, labels=_WORDS_AS_LABELS)
+    return found
+
+
 def _asked(inspected: Inspected, choices: Choices) -> Choices:
     """What cannot be told from the data: what to learn, and whose photos are whose."""
     if len(inspected.tasks) > 1 and not choices.task:
@@ -184,7 +220,7 @@ def _asked(inspected: Inspected, choices: Choices) -> Choices:
 def _choice(question: str, words: dict[str, str]) -> str:
     err.print(question)
     for number, (name, about) in enumerate(words.items(), start=1):
-        err.print(f"  {number}  {foreign(name)}: {foreign(about)}", highlight=False)
+        err.print(f"  {number}  {foreign(name)}{': ' if about else ''}{foreign(about, 60)}", highlight=False)
     return list(words)[typer.prompt("Number", 1, type=click.IntRange(1, len(words))) - 1]
 
 

@@ -6,13 +6,15 @@ from typing import Annotated
 
 import typer
 
-from wayfare.cli.console import Json, Recipe, Settings, answer, parse_settings
+from wayfare.cli.console import AllowCode, Json, Recipe, Settings, answer, parse_settings
 from wayfare.papers.files import recipe_path
 
 Rounds = Annotated[int, typer.Option(min=1, help="Number of rounds to record, at most the recipe's.", metavar="N")]
 
 
-def leakage(recipe: Recipe, set_: Settings = None, rounds: Rounds = 12, json: Json = False) -> None:
+def leakage(
+    recipe: Recipe, set_: Settings = None, rounds: Rounds = 12, allow_code: AllowCode = None, json: Json = False
+) -> None:
     """Measure what a curious server learns about devices in an experiment.
 
     The first rounds run here, in one process. Attacks on the devices' replies try to find out which classes a device

@@ -21,6 +21,8 @@ from wayfare.core.errors import WayfareError
 from wayfare.pages.compare import compare as compare_runs
 from wayfare.pages.compare import write_page
 from wayfare.pages.partition import write_partition
+from wayfare.pages.reach import TargetValue
+from wayfare.pages.reach import reach as cost_of
 from wayfare.pages.record import Record, find_runs
 from wayfare.pages.semantic_split import semantic_tables
 from wayfare.pages.tables import compare_table, partition_table, places_tables, run_table, runs_table
@@ -41,6 +43,7 @@ class Things(StrEnum):
     robusts = "robusts"
     attacks = "attacks"
     compressions = "compressions"
+    clocks = "clocks"
     partitions = "partitions"
     engines = "engines"
 
@@ -66,14 +69,21 @@ def report(
 def compare(
     folders: Annotated[list[Path], typer.Argument(help="Run folders, or folders that contain runs.")],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write a page.")] = None,
+    reach: Annotated[
+        list[str] | None,
+        typer.Option(help="METRIC=VALUE: rounds, megabytes and virtual time until it is reached. Repeatable."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Compare runs side by side; runs that differ only in their seed are shown as mean and standard deviation."""
     comparison = compare_runs(folders)
-    shown: list[Any] = [compare_table(comparison)]
+    reached = [cost_of(comparison, TargetValue.parse(text)) for text in reach or ()]
+    shown: list[Any] = [compare_table(comparison), *(each.shown() for each in reached)]
     result = comparison.as_dict()
+    if reached:
+        result["reach"] = [each.as_dict() for each in reached]
     if out is not None:
-        result["page"] = str(write_page(comparison, out))
+        result["page"] = str(write_page(comparison, out, reach=[each.as_table() for each in reached]))
         shown.append(f"page: {out}")
     answer(result, json, *shown)
 
@@ -141,7 +151,10 @@ def split(
         list_notes([f"{id} can never train, and takes no part in a run: {why}" for id, why in unable.items()])
     owners = summary["provenance"].get("owners", [])
     if owners:
-        list_notes([f"{drawn.id(at)}: {owner}, {drawn.size(at)} samples" for at, owner in enumerate(owners)])
+        named = [(drawn.id(at), owner, drawn.size(at)) for at, owner in enumerate(owners)]
+        list_notes([f"{id}: {'' if id == owner else owner + ', '}{size} samples" for id, owner, size in named])
+    if absent := summary["provenance"].get("left_out"):
+        list_notes([f"{absent} of the listed samples are not among those to train on, and are left out"])
     shown: list[Any] = places_tables(summary) if "places" in summary else [partition_table(summary["table"])]
     if "semantics" in summary:
         shown += semantic_tables(summary["semantics"])
@@ -154,6 +167,7 @@ def split(
         elif not experiment.task.save_split(drawn, save):
             disk.write(save, drawn.pack())
         summary["file"] = str(save)
+        shown.append(f"saved: {foreign(save)}")
     if out is not None:
         from wayfare.pages.thumbnails import PictureSource, Thumbnails
 

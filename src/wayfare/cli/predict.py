@@ -36,7 +36,7 @@ def predict(
     model = load(run, data)
     if not isinstance(model, ClassifierRun):
         model.refuse("predict")
-    found, skipped = model.predict_files(photo_files(photos))
+    found, skipped = model.predict_files(list(dict.fromkeys(photo_files(photos))))
     list_notes([f"skipped {item.file}: {item.reason}" for item in skipped])
     result = {
         "run": str(run),

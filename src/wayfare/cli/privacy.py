@@ -55,7 +55,7 @@ def plan(
 
 @app.command()
 def spent(
-    run: Annotated[Path, typer.Argument(help="The folder of a run with a table [privacy].")], json: Json = False
+    run: Annotated[Path, typer.Argument(help="The folder of a run with a table \\[privacy].")], json: Json = False
 ) -> None:
     """Show the epsilon that a run has spent so far, according to its ledger."""
     from wayfare.core.protocols import MergeContext

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from enum import StrEnum
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,6 +23,7 @@ from wayfare.cli.console import (
     interruptible,
     list_notes,
     parse_settings,
+    tell,
     watching,
 )
 from wayfare.core.errors import ConfigError
@@ -29,7 +31,7 @@ from wayfare.engines import open_engine
 from wayfare.pages.compare import compare, write_page
 from wayfare.pages.record import Record
 from wayfare.pages.tables import compare_table, run_table
-from wayfare.papers.files import recipe_path
+from wayfare.papers.files import recipe_path, recipes
 from wayfare.report import write_report
 
 if TYPE_CHECKING:
@@ -43,6 +45,15 @@ Track = Annotated[
     list[str] | None,
     typer.Option(help="Where to log metrics: tensorboard, mlflow or none. Repeatable. Default: tensorboard."),
 ]
+
+
+_NEXT = {  # what can be done with a run of a task
+    "places": "wayfare index {run}{photos}\n      wayfare locate PHOTO --run {run}",
+    "objects": "wayfare predict PHOTO --run {run}",
+    "attributes": "wayfare predict PHOTO --run {run}",
+    "hashing": "wayfare index {run}\n      wayfare search WORDS --run {run}",
+    "scenes": "wayfare graph PHOTO --run {run}",
+}
 
 
 class Changed(StrEnum):
@@ -80,11 +91,12 @@ def run(
     The same experiment gives the same model, bit for bit, on every engine, with any number of workers, and after
     interruptions.
     """
-    path = _recipe_of(Path(recipe)) if _is_data(Path(recipe)) else recipe_path(recipe)
+    path = _recipe_of(Path(recipe)) if _is_data(recipe) else recipe_path(recipe)
     changes = parse_settings(set_) | {k: v for k, v in (("rounds", rounds), ("seed", seed)) if v is not None}
     with open_engine(engine, workers) as machine:
         from wayfare.experiment import Experiment
-        from wayfare.runner import over_seeds, run_all
+        from wayfare.results import over_seeds
+        from wayfare.runner import run_all
 
         experiment = Experiment.read(path, changes)
         folder = out or fresh_folder(experiment.name)
@@ -98,7 +110,9 @@ def run(
             with interruptible("the same command again"), watching() as progress:
                 summaries = run_all(plan, folder, machine, track=trackers_of(track), listen=WatchAll(progress))
     if seeds == 1:
-        answer(summary, json, run_table(Record.read(folder)), f"report: {write_report(folder)}")
+        record = Record.read(folder)
+        shown = (run_table(record), f"report: {write_report(folder)}", *_next_steps(record, folder))
+        answer(summary, json, *shown)
         return
     comparison = compare([folder])
     page = write_page(comparison, folder / "compare.html")
@@ -124,8 +138,21 @@ def _beside_baselines(
     answer({"run": str(folder), "page": str(page), "metrics": found}, json, compare_table(comparison), f"page: {page}")
 
 
-def _is_data(path: Path) -> bool:
+def _next_steps(record: Record, folder: Path) -> list[str]:
+    """How the model is used, for tasks that have a command for it."""
+    steps = _NEXT.get(record.component("task"), "")
+    own = isinstance(record.experiment.get("data"), dict) and record.experiment["data"].get("path")
+    filled = steps.format(run=quote(str(folder)), photos="" if own else " --photos DIR")
+    return [f"Next: {filled}"] if steps and record.finished else []
+
+
+def _is_data(given: str) -> bool:
     """Whether it is a folder, or a file such as a trace, rather than a recipe."""
+    path = Path(given)
+    if given in recipes():
+        if path.is_dir():
+            tell(f"{given} is read as the recipe of this name; for the folder, give ./{given}")
+        return False
     return path.is_dir() or (path.is_file() and path.suffix.lower() not in (".toml", ""))
 
 
@@ -141,7 +168,7 @@ def _recipe_of(data: Path) -> Path:
     from wayfare.starting.templates import Choices
 
     made = make_recipe(data, recipe, Choices())
-    err.print(f"recipe: {recipe}; page: {made['page']}; {made['estimate']}", highlight=False, soft_wrap=True)
+    tell(f"recipe: {recipe}; page: {made['page']}; {made['estimate']}")
     list_notes(made["hints"])
     return recipe
 

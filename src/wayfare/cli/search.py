@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from wayfare.cli.console import AllowCode, Json, answer, list_notes, plain_table
+from wayfare.cli.console import AllowCode, IndexedRun, Json, MadeIndex, answer, index_of, list_notes, plain_table
 from wayfare.core.errors import ConfigError
 from wayfare.pages.tables import human_seconds, number, plain
 
@@ -22,8 +22,9 @@ _MOST_IN_DETAIL = 5  # queries of which every result is listed
 
 
 def search(
-    index: Annotated[Path, typer.Option("--index", help="The folder that [bold]wayfare index[/bold] made.")],
     words: Annotated[list[str] | None, typer.Argument(help="The words of one query.", metavar="[WORDS...]")] = None,
+    index: MadeIndex = None,
+    run: IndexedRun = None,
     photo: Annotated[
         list[Path] | None, typer.Option("--photo", help="Search by this photo instead of words. Repeatable.")
     ] = None,
@@ -42,13 +43,13 @@ def search(
 ) -> None:
     """Search an index for photos by words, or for texts by a photo. The index comes from a run of task hashing.
 
-    Give the words of one query, --photo, or --queries. A misspelt word is read as the known word it resembles, and it
-    says so. Words that cannot be read are listed and ignored; exit status 1 if no query could be answered.
+    Give the words of one query, --photo, or --queries. A misspelt word is read as the known word it resembles, and
+    this is reported. Unknown words are listed and ignored; exit status 1 if no query could be answered.
     """
     from wayfare.hashing.search import SearchIndex, as_result
     from wayfare.hashing.search import search as look
 
-    opened = SearchIndex(index)
+    opened = SearchIndex(index_of(index, run))
     found = look(opened, _queries(words, photo, queries), k, _view(find))
     _say(found)
     result = as_result(opened, found, k)
@@ -127,15 +128,20 @@ def _tables(opened: SearchIndex, found: Searched, most: int | None) -> Iterable[
 
 def _results(opened: SearchIndex, each: SearchAnswer, most: int | None) -> Table:
     table = plain_table(f"{each.query.title}: {each.find} of {number(opened.counts()[each.find])}")
-    table.add_column("", justify="right")
-    table.add_column("bits", justify="right")
-    table.add_column("score", justify="right")
+    by_words = any(hit.words for hit in each.hits)  # the order is that of score and words together
+    for name in ("", "score", "words" if by_words else "bits"):
+        table.add_column(name, justify="right")
     table.add_column("photo" if each.find == "photos" else "text", overflow="fold")
     table.add_column("text" if each.find == "photos" else "photo", overflow="fold")
     for rank, hit in enumerate(each.hits, start=1):
         file, text = (hit.files[0].name if hit.files else hit.name), cut(" · ".join(hit.texts), most)
         cells = (file, text) if each.find == "photos" else (text or cut(hit.name, most), file if hit.files else "")
-        table.add_row(*(Text(plain(cell)) for cell in (rank, hit.distance, f"{hit.score:.3f}", *cells)))
+        table.add_row(
+            *(
+                Text(plain(cell))
+                for cell in (rank, f"{hit.score:.3f}", f"{hit.words:.2f}" if by_words else hit.distance, *cells)
+            )
+        )
     return table
 
 

@@ -14,14 +14,18 @@ from wayfare.core.errors import ConfigError
 
 def serve(
     runs: Annotated[
-        Path | None, typer.Argument(help="A folder with runs; indexes in them are found.", metavar="[RUNS_DIR]")
+        Path | None, typer.Argument(help="A folder with runs and the indexes in them.", metavar="[RUNS_DIR]")
     ] = None,
     index: Annotated[
         list[Path] | None, typer.Option("--index", help="An index that [bold]wayfare index[/bold] made. Repeatable.")
     ] = None,
     certificates: Annotated[
         list[Path] | None,
-        typer.Option("--certificates", help="The folder with a federation's keys, to invite and revoke. Repeatable."),
+        typer.Option("--certificates", help="A federation's folder of keys, to invite and revoke nodes. Repeatable."),
+    ] = None,
+    device: Annotated[
+        list[Path] | None,
+        typer.Option("--device", help="The folder of a device that meets others (its --home). Repeatable."),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: any that is free.")] = 8080,
     open_browser: Annotated[bool, typer.Option("--open/--no-open", help="Open a browser.")] = True,
@@ -41,10 +45,10 @@ def serve(
     tls_key: Annotated[Path | None, typer.Option("--tls-key", help="With --lan: its private key, PEM.")] = None,
     allow_code: AllowCode = None,
 ) -> None:
-    """Use models and watch runs in a browser: where was a photo taken, photos by words, scene graphs, live curves.
+    """Use models and watch runs in a browser: locate photos, search by words, scene graphs, live curves.
 
-    It listens on this machine only, and opens only with the address that it prints. Photos are decoded in a process of
-    their own, in a sandbox where the system allows it. Their pixels are kept until the server ends, the files never.
+    It listens on this machine only, and opens only with the address that it prints. Photos are decoded in a separate
+    process, sandboxed where the system allows it. Their pixels are kept until the server stops; the files are not kept.
     """
     try:
         from wayfare.serve.launch import Lan, launch
@@ -57,6 +61,7 @@ def serve(
         *([folder] if folder is not None and runs is not None else []),
         *(index or ()),
         *(certificates or ()),
+        *(device or ()),
     ]:
         if not place.is_dir():
             raise ConfigError(f"there is no folder {place}")
@@ -66,7 +71,10 @@ def serve(
             raise ConfigError("--lan needs --tls-cert, --tls-key and --host-name: passwords must not travel in clear")
         password = os.environ.get("WAYFARE_PASSWORD", "")
         network = Lan(lan, host_name, tls_cert, key=tls_key, password=password)
-    settings = Settings(runs=folder, indexes=index or (), federations=certificates or (), allow_code=allow_code or ())
+    settings = Settings(
+        runs=folder, indexes=index or (), federations=certificates or (), devices=device or (),
+        allow_code=allow_code or (),
+    )  # fmt: skip
     launch(
         settings, port, network, open_browser=open_browser,
         say=lambda line: err.print(line, markup=False, highlight=False, soft_wrap=True),

@@ -12,16 +12,20 @@ from rich.text import Text
 
 from wayfare.cli.console import (
     AllowCode,
+    IndexedRun,
     Json,
+    MadeIndex,
     answer,
     err,
-    foreign,
+    index_of,
     interruptible,
     list_notes,
     plain_table,
     progress_bar,
+    tell,
 )
 from wayfare.core.errors import ConfigError, DataError
+from wayfare.core.text import printable
 from wayfare.pages.page import several
 from wayfare.pages.record import Record
 from wayfare.pages.tables import human_seconds, number, plain
@@ -44,7 +48,7 @@ def index(
         typer.Option(
             "--photos",
             help="Places: photos with known positions (an MSLS tree, @-names, a CSV table, or EXIF). Hashing: any "
-            "folder of photos. Default for hashing without --texts: the run's own data.",
+            "folder of photos. Default, without --texts: the run's own data.",
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The index folder. Default: RUN/index.")] = None,
@@ -80,9 +84,9 @@ def index(
 ) -> None:
     """Build an index of photos for [bold]wayfare locate[/bold] or [bold]wayfare search[/bold].
 
-    With a run of task places, the index holds photos with known positions. It also learns, by looking for its own
-    photos in the rest of it, how sure an answer is and when it counts as unknown. With a run of task hashing, it holds
-    photos and texts, to be found by words or by a photo.
+    With a run of task places, the index holds photos with known positions. By searching for its own
+    photos among the others, it also learns how reliable an answer is and when to call a place unknown. With a run of
+    task hashing, it holds photos and texts, to be found by words or by a photo.
 
     Run the command again with the same --out to add new photos, or to continue after an interruption.
     """
@@ -94,12 +98,13 @@ def index(
     else:
         if texts is not None or data is not None:
             raise ConfigError("--texts and --data are for runs of task hashing")
-        if photos is None:
-            raise ConfigError("--photos is missing: a folder or table of photos with known positions")
         from wayfare.places.indexing import index_run
+
+        photos = photos or _own_photos(run)
 
         with interruptible(*_GO_ON), progress_bar(f"reading {photos}") as show:
             added = index_run(run, photos, target, database, show, strangers=strangers, precision=precision)
+        list_notes(added.odd)
         result, skipped, lines = _indexed_places(target, added)
     answer({**result, "skipped_files": _list_skipped(skipped)}, json, *map(Text, lines))
 
@@ -135,13 +140,24 @@ def _indexed_places(target: Path, added: Added) -> Indexed:
     return {**result, **calibrated(facts)}, added.skipped, [line, *in_words(facts.calibration, facts.uncalibrated)]
 
 
+def _own_photos(run: Path) -> Path:
+    from wayfare.finished import load
+    from wayfare.places.finished import PlacesRun
+
+    model = load(run)
+    if not isinstance(model, PlacesRun):
+        model.refuse("index")
+    return model.own_photos()
+
+
 def _counted(done: dict[str, int]) -> str:
     return ", ".join(f"{number(count)} {name}" for name, count in done.items())
 
 
 def locate(
     photos: Annotated[list[Path], typer.Argument(help="Photos, or folders of them.", metavar="PHOTO...")],
-    index: Annotated[Path, typer.Option("--index", help="The folder that [bold]wayfare index[/bold] made.")],
+    index: MadeIndex = None,
+    run: IndexedRun = None,
     k: Annotated[int, typer.Option("--k", "-k", min=1, help="How many places to list per photo.")] = 5,
     threshold: Annotated[
         float | None,
@@ -158,9 +174,9 @@ def locate(
     from wayfare.places.locate import as_result
     from wayfare.places.locate import locate as find
 
-    opened = _opened(index)
+    opened = _opened(index_of(index, run))
     for line in _doubtful(opened.facts):
-        err.print(f"[yellow]warning[/yellow] {foreign(line)}", highlight=False, soft_wrap=True)
+        tell(Text.assemble(("warning ", "yellow"), printable(line)))
     located = find(opened, photos, k, threshold)
     _list_skipped(located.skipped)
     result = as_result(opened, located, k)
@@ -247,6 +263,7 @@ def _evaluate_index(index: Path, photos: Path, out: Path | None, json: bool) -> 
         f"{away}; the places of {found.known} are in the index, within {found.radius:g} m",
         "  ".join(_figure(name, value) for name, value in found.metrics.items()),
         "  ".join(f"{name} {value:.3f}" for name, value in found.figures.items()),
+        f"confidence is {found.trust}" if found.trust else "",
         *(f"about confidence: {doubt}" for doubt in found.doubts),
     ]
     shown: list[Any] = [Text(line) for line in lines if line]
@@ -269,7 +286,7 @@ def _figure(name: str, value: float) -> str:
 
 def _list_skipped(skipped: Sequence[Skipped]) -> list[dict[str, str]]:
     """Print which files were left out and why; return the same for JSON."""
-    list_notes([f"skipped {item.file}: {item.reason.removeprefix(f'{item.file}: ')}" for item in skipped])
+    list_notes([f"skipped {item.file}: {item.reason.removeprefix(item.file).lstrip(': ')}" for item in skipped])
     return [item._asdict() for item in skipped]
 
 

@@ -12,7 +12,11 @@ from torch import Tensor
 
 from wayfare.core.bundle import Weights
 
-_PLACE, _HALF, _FLOAT = 4, 2, 4  # bytes
+_HALF, _FLOAT = 2, 4  # bytes
+_BLOCK = 128  # numbers that share a step
+_THREES = torch.tensor([1, 3, 9, 27, 81])  # five numbers with three levels go into a byte
+_WIDE, _MOST = 256, 127  # numbers among which the largest are found; the largest code in a byte
+_SHARES = (1.0, 0.85, 0.7, 0.55, 0.4)  # steps that are tried, over the one that reaches the largest entry
 
 
 class CodingError(Exception):
@@ -51,69 +55,130 @@ class Halves(Coder):
 
 @dataclass(frozen=True)
 class Levels(Coder):
-    """Whole multiples of a step, one step for each row, rounded at random so that the mean is right (QSGD).
+    """Multiples of a step at equal distances around zero, with a step for each 128 numbers.
 
-    step = max |row| / L,  L = 2^(bits - 1) - 1,  code = floor(x / step + u), u uniform in [0, 1)
+    levels      2^bits - 1, one of which is 0; or 2^bits if `even`, which are nearer, but none is 0
+    value       (code - top) step,  code = 0 ... levels - 1,  top = (levels - 1) / 2
+    at random   code = floor(x / step + top + u), u uniform in [0, 1), step = max |x| / top     (QSGD)
+    to nearest  code = round(x / step + top), cut off at both ends, with the step of those tried that loses least
+
+    Rounding at random is right on average; to the nearest it loses less, but the same way each time.
     """
 
     bits: int
+    random: bool = True
+    even: bool = False
 
     @property
-    def most(self) -> int:
-        """L, the largest code."""
-        return int(2 ** (self.bits - 1) - 1)
+    def levels(self) -> int:
+        """How many values a number can have."""
+        return int(2**self.bits) - (not self.even)
+
+    @property
+    def _top(self) -> float:
+        return (self.levels - 1) / 2
 
     def encode(self, tensor: Tensor, rng: np.random.Generator) -> Weights:
-        rows = _rows(tensor)
-        steps = rows.abs().amax(1) / self.most
-        drawn = torch.from_numpy(rng.random(tuple(rows.shape), dtype=np.float32))
-        codes = torch.floor(rows / steps.clamp_min(torch.finfo(torch.float32).tiny)[:, None] + drawn)
-        whole = codes.clamp_(-self.most, self.most).to(torch.int8).reshape(-1)
-        return {"codes": whole if self.bits == 8 else _nibbles(whole), "steps": steps}
+        blocks = _in_blocks(tensor)
+        largest = blocks.abs().amax(1) / self._top
+        if self.random:
+            steps = largest.bfloat16()
+            drawn = torch.from_numpy(rng.random(tuple(blocks.shape), dtype=np.float32))
+            codes = torch.floor(_over(blocks, steps) + self._top + drawn).clamp_(0, self.levels - 1)
+        else:
+            steps = self._best(blocks, largest, _in_blocks(torch.ones_like(tensor)))
+            codes = self._nearest(blocks, steps)
+        return {"codes": self._packed(codes.to(torch.uint8).reshape(-1)[: tensor.numel()]), "steps": steps}
+
+    def _nearest(self, blocks: Tensor, steps: Tensor) -> Tensor:
+        return torch.round(_over(blocks, steps) + self._top).clamp_(0, self.levels - 1)
+
+    def _best(self, blocks: Tensor, largest: Tensor, real: Tensor) -> Tensor:
+        """For each block the step whose codes lose least; what fills the last block does not count."""
+        if self.bits == 8:  # nothing to gain
+            return largest.bfloat16()
+        tried, lost = [(largest * share).bfloat16() for share in _SHARES], []
+        for steps in tried:
+            read = (self._nearest(blocks, steps) - self._top) * steps.float()[:, None]
+            lost.append(((blocks - read) * real).square().sum(1))
+        best = torch.stack(lost).argmin(0, keepdim=True)
+        return torch.stack(tried).gather(0, best)[0]
 
     def decode(self, parts: Weights, shape: torch.Size) -> Tensor:
-        rows, count = (shape[0] if len(shape) > 1 else 1), shape.numel()
-        steps = _part(parts, "steps", torch.Size([rows]), torch.float32)
-        if self.bits == 8:
-            codes = _part(parts, "codes", torch.Size([count]), torch.int8)
-        else:
-            codes = _from_nibbles(_part(parts, "codes", torch.Size([(count + 1) // 2]), torch.uint8))[:count]
-        return (codes.float().reshape(rows, -1) * steps[:, None]).reshape(shape)
+        count = shape.numel()
+        steps = _part(parts, "steps", torch.Size([_blocks(count)]), torch.bfloat16).float()
+        packed = _part(parts, "codes", torch.Size([self._bytes(count)]), torch.uint8)
+        codes = self._unpacked(packed)[:count].float() - self._top
+        return (_in_blocks(codes) * steps[:, None]).reshape(-1)[:count].reshape(shape)
 
     def nbytes(self, shape: torch.Size) -> int:
-        return math.ceil(shape.numel() * self.bits / 8) + _FLOAT * (shape[0] if len(shape) > 1 else 1)
+        return self._bytes(shape.numel()) + _HALF * _blocks(shape.numel())
+
+    def _bytes(self, count: int) -> int:
+        return math.ceil(count / len(_THREES)) if self.levels == 3 else math.ceil(count * self.bits / 8)
+
+    def _packed(self, codes: Tensor) -> Tensor:
+        if self.bits == 8:
+            return codes
+        if self.levels == 3:
+            fives = torch.nn.functional.pad(codes, (0, -len(codes) % len(_THREES))).reshape(-1, len(_THREES))
+            return (fives.int() * _THREES).sum(1).to(torch.uint8)
+        each = np.unpackbits(codes.numpy()[:, None], axis=1)[:, 8 - self.bits :]
+        return torch.from_numpy(np.packbits(each))
+
+    def _unpacked(self, packed: Tensor) -> Tensor:
+        """The codes, with a few more from what fills the last byte."""
+        if self.bits == 8:
+            return packed
+        if self.levels == 3:
+            if bool((packed >= 3 ** len(_THREES)).any()):
+                raise CodingError("codes must be those of five numbers with three levels")
+            return (packed[:, None].int() // _THREES % 3).reshape(-1)
+        each = np.unpackbits(packed.numpy())
+        whole = each[: len(each) // self.bits * self.bits].reshape(-1, self.bits)
+        return torch.from_numpy((whole @ (1 << np.arange(self.bits - 1, -1, -1))).astype(np.uint8))
 
 
 @dataclass(frozen=True)
 class Largest(Coder):
-    """The share of entries that are largest in size; the others are zero."""
+    """Of each 256 numbers the share that is largest in size; the others are zero.
+
+    So a place takes one byte; the number takes another one, in steps of a 127th of the largest of the 256.
+    """
 
     share: float
 
-    def count(self, shape: torch.Size) -> int:
-        """How many entries travel."""
-        return max(1, math.ceil(self.share * shape.numel()))
+    def _layout(self, count: int) -> tuple[int, int, int]:
+        """How many blocks, how many numbers in each, how many of them travel."""
+        width = min(_WIDE, max(count, 1))
+        return -(-count // width), width, max(1, math.ceil(self.share * width))
 
     def encode(self, tensor: Tensor, rng: np.random.Generator) -> Weights:
+        many, width, kept = self._layout(tensor.numel())
         flat = tensor.reshape(-1)
+        blocks = torch.nn.functional.pad(flat, (0, many * width - flat.numel())).reshape(many, width)
         # numpy's stable sort: of equal entries the first ones, on every machine
-        order = np.argsort(-flat.abs().numpy(), kind="stable")[: self.count(tensor.shape)]
-        places = torch.from_numpy(np.sort(order).astype(np.int32))
-        most = torch.finfo(torch.float16).max
-        return {"places": places, "values": flat[places.long()].clamp(-most, most).half()}
+        order = np.argsort(-blocks.abs().numpy(), axis=1, kind="stable")[:, :kept]
+        places = torch.from_numpy(np.sort(order, axis=1))
+        values = blocks.gather(1, places)
+        steps = (values.abs().amax(1) / _MOST).bfloat16()
+        codes = torch.round(_over(values, steps)).clamp_(-_MOST, _MOST).to(torch.int8)
+        return {"places": places.to(torch.uint8).reshape(-1), "codes": codes.reshape(-1), "steps": steps}
 
     def decode(self, parts: Weights, shape: torch.Size) -> Tensor:
-        size = torch.Size([self.count(shape)])
-        places = _part(parts, "places", size, torch.int32).long()
-        values = _part(parts, "values", size, torch.float16).float()
-        if int(places[0]) < 0 or int(places[-1]) >= shape.numel() or bool((places.diff() <= 0).any()):
-            raise CodingError("places must increase, and be places of the tensor")
-        flat = torch.zeros(shape.numel())
-        flat[places] = values
-        return flat.reshape(shape)
+        many, width, kept = self._layout(shape.numel())
+        size = torch.Size([many * kept])
+        places = _part(parts, "places", size, torch.uint8).long().reshape(many, kept)
+        codes = _part(parts, "codes", size, torch.int8).float().reshape(many, kept)
+        steps = _part(parts, "steps", torch.Size([many]), torch.bfloat16).float()
+        if bool((places[:, -1] >= width).any()) or bool((places.diff(dim=1) <= 0).any()):
+            raise CodingError("positions must increase and lie within their block")
+        blocks = torch.zeros(many, width).scatter_(1, places, codes * steps[:, None])
+        return blocks.reshape(-1)[: shape.numel()].reshape(shape)
 
     def nbytes(self, shape: torch.Size) -> int:
-        return self.count(shape) * (_PLACE + _HALF)
+        many, _, kept = self._layout(shape.numel())
+        return many * (2 * kept + _HALF)
 
 
 @dataclass(frozen=True)
@@ -153,11 +218,15 @@ def _part(parts: Weights, name: str, shape: torch.Size, dtype: torch.dtype) -> T
     return tensor
 
 
-def _nibbles(codes: Tensor) -> Tensor:
-    """Two codes from -8 to 7 in each byte."""
-    shifted = torch.nn.functional.pad(codes + 8, (0, len(codes) % 2)).to(torch.uint8)
-    return shifted[0::2] | (shifted[1::2] << 4)
+def _blocks(count: int) -> int:
+    return -(-count // _BLOCK)
 
 
-def _from_nibbles(packed: Tensor) -> Tensor:
-    return torch.stack([packed & 15, packed >> 4], 1).reshape(-1).to(torch.int8) - 8
+def _in_blocks(tensor: Tensor) -> Tensor:
+    """A row for each block; zeros fill the last one."""
+    flat = tensor.reshape(-1)
+    return torch.nn.functional.pad(flat, (0, -flat.numel() % _BLOCK)).reshape(-1, _BLOCK)
+
+
+def _over(blocks: Tensor, steps: Tensor) -> Tensor:
+    return blocks / steps.float().clamp_min(torch.finfo(torch.float32).tiny)[:, None]

@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 
 from wayfare.compression.coders import CodingError
-from wayfare.core.bundle import Bundle
-from wayfare.core.device import Bench
+from wayfare.core.bundle import Bundle, Weights
 from wayfare.core.protocols import Compression, Engine, Failure
 from wayfare.core.seeds import rng_for
-
-Requests = Iterable[tuple[str, Bundle]]
-Answer = Bundle | Failure
+from wayfare.core.wrapped_engine import Answer, Requests, WrappedEngine
 
 
-class PackedEngine(Engine):
+class PackedEngine(WrappedEngine):
     """An engine behind a narrow link."""
 
     def __init__(self, engine: Engine, compression: Compression, seed: int) -> None:
-        self.inner, self.compression, self.seed = engine, compression, seed
-        self.workers, self.prefetches = engine.workers, engine.prefetches
-
-    def open(self, spec: str, folder: str, bench: Callable[[], Bench]) -> None:
-        self.inner.open(spec, folder, bench)
-
-    def set_client_sizes(self, size: Callable[[str], int]) -> None:
-        self.inner.set_client_sizes(size)
-
-    def finish(self) -> None:
-        self.inner.finish()
+        super().__init__(engine)
+        self.compression, self.seed = compression, seed
+        self.prefetches = engine.prefetches
+        self._last: tuple[Weights, int, Bundle] | None = None  # a model goes to many devices: it is packed once
 
     def bytes_down(self, program: str, message: Bundle) -> int:
         return self.compression.message_bytes(message) if program == "train" else message.nbytes
@@ -41,12 +31,7 @@ class PackedEngine(Engine):
         packed = ((id, self._packed(message, round)) for id, message in requests)
         self.inner.prefetch(program, packed if program == "train" else requests, round, seconds)
 
-    def call(self, program: str, requests: Requests, deadline: float) -> Iterator[tuple[str, Answer]]:
-        if program != "train":
-            return self.inner.call(program, requests, deadline)
-        return self._train(requests, deadline)
-
-    def _train(self, requests: Requests, deadline: float) -> Iterator[tuple[str, Answer]]:
+    def train(self, requests: Requests, deadline: float) -> Iterator[tuple[str, Answer]]:
         received: dict[str, deque[Bundle]] = {}
 
         def packed() -> Requests:
@@ -62,7 +47,13 @@ class PackedEngine(Engine):
                 yield id, reply
 
     def _packed(self, message: Bundle, round: int) -> Bundle:
-        return self.compression.pack_message(message, rng_for(self.seed, round, "compression"))
+        model = message.tensors.get("model")
+        if model is None:
+            return message
+        if self._last is None or self._last[0] is not model or self._last[1] != round:
+            rng = rng_for(self.seed, round, "compression")
+            self._last = model, round, self.compression.pack_message(message.only("model"), rng)
+        return message.with_(**self._last[2].tensors)
 
     def _unpacked(self, reply: Bundle, message: Bundle) -> Answer:
         try:

@@ -6,8 +6,9 @@ rest = change + rest - C(change + rest) in its memory, so that what is small is 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from torch import Tensor
@@ -19,7 +20,8 @@ from wayfare.core.errors import ConfigError
 from wayfare.core.protocols import Compression, Strategy, Topology
 
 _MODEL, _REST, _MARK = "model", "rest", "~"  # the section that is packed; what is kept; between section and part
-_SMALL = 64  # tensors with fewer numbers travel as they are
+_SMALL = 16  # tensors with fewer numbers travel as they are
+_VECTORS = 8  # bits of a number in a vector: a bias or a scale says much in few bytes
 _RUNNING = "running_"  # statistics of normalisation layers travel as they are
 
 
@@ -27,19 +29,23 @@ _RUNNING = "running_"  # statistics of normalisation layers travel as they are
 class Packing(Compression):
     """What all ways have in common: only the model is packed, whatever else a strategy sends goes as it is."""
 
-    down: Literal[32, 16, 8] = 32  # bits of a weight on the way to a device: 32 (as it is), 16 or 8
+    down: Literal[32, 16, 8, 4, 3, 2] = 32  # bits of a weight on the way to a device; 32: as it is
     feedback: bool = True  # what a device could not send is added to its next change
-
-    least: ClassVar[int] = 1  # dimensions of the tensors that are packed on the way up
 
     @property
     def up(self) -> Coder:
-        """How a change is written."""
+        """How the change of a matrix is written."""
         raise NotImplementedError
 
-    @property
-    def _down(self) -> Coder:
-        return Halves() if self.down == 16 else Levels(8)
+    def _up(self, tensor: Tensor) -> Coder:
+        return self.up if tensor.ndim > 1 else Levels(_VECTORS, random=not self.feedback)
+
+    def _down(self, tensor: Tensor) -> Coder:
+        if self.down == 16:
+            return Halves()
+        return (
+            Levels(self.down, random=False, even=self.down < 8) if tensor.ndim > 1 else Levels(_VECTORS, random=False)
+        )
 
     def misfit(self, strategy: Strategy, topology: Topology) -> str:
         name = type(strategy).__name__
@@ -56,9 +62,9 @@ class Packing(Compression):
             return message
         plain, parts = dict(message[_MODEL]), dict[str, Weights]()
         for name, tensor in message[_MODEL].items():
-            if _fits(name, tensor, self._down):
+            if _fits(name, tensor, self._down(tensor)):
                 del plain[name]
-                _put(parts, name, self._down.encode(tensor.detach().cpu().float(), rng))
+                _put(parts, name, self._down(tensor).encode(tensor.detach().cpu().float(), rng))
         return message.with_(**{_MODEL: plain}, **parts)
 
     def unpack_message(self, message: Bundle, like: Weights) -> Bundle:
@@ -67,13 +73,13 @@ class Packing(Compression):
             return message
         model = dict(message[_MODEL])
         for name, found in parts:
-            model[name] = self._down.decode(found, like[name].shape).to(like[name].dtype)
+            model[name] = self._down(like[name]).decode(found, like[name].shape).to(like[name].dtype)
         return _without_parts(message, {name: model[name] for name in like if name in model})
 
     def message_bytes(self, message: Bundle) -> int:
         if self.down == 32:
             return message.nbytes
-        return _bytes(message, self._down, 1)
+        return _bytes(message, self._down)
 
     # ---- from a device
 
@@ -83,7 +89,7 @@ class Packing(Compression):
         changes = {
             name: tensor.detach().cpu().float() - sent[name].cpu().float()
             for name, tensor in model.items()
-            if name in sent and _fits(name, tensor, self.up, self.least)
+            if name in sent and _fits(name, tensor, self._up(tensor))
         }
         if not all(bool(change.isfinite().all()) for change in changes.values()):
             return reply  # the server refuses it, and says why
@@ -91,8 +97,9 @@ class Packing(Compression):
         rng, parts = device.rng("compression"), dict[str, Weights]()
         for name, change in changes.items():
             whole = change + before[name] if self.feedback and name in before else change
-            found = self.up.encode(whole, rng)
-            rest[name] = whole - self.up.decode(found, whole.shape)
+            coder = self._up(whole)
+            found = coder.encode(whole, rng)
+            rest[name] = whole - coder.decode(found, whole.shape)
             _put(parts, name, found)
         if self.feedback and rest:
             device.memory = device.memory.with_(**{_REST: rest})
@@ -107,24 +114,24 @@ class Packing(Compression):
             if name not in sent or name in model:
                 raise CodingError(f"{name!r} was not sent to this device, or came twice")
             start = sent[name]
-            change = self.up.decode(found, start.shape)
+            change = self._up(start).decode(found, start.shape)
             model[name] = (start.detach().cpu().float() + change).to(start.dtype)
         ordered = {name: model.pop(name) for name in sent if name in model}
         return _without_parts(reply, ordered | model)
 
     def reply_bytes(self, reply: Bundle) -> int:
-        return _bytes(reply, self.up, self.least)
+        return _bytes(reply, self._up)
 
 
 @dataclass(frozen=True)
 class Quantise(Packing):
     """Changes in 8 or 4 bits a number, rounded at random (QSGD, Alistarh et al., 2017)."""
 
-    bits: Literal[8, 4] = 8  # of each number
+    bits: Literal[8, 4, 3, 2] = 8  # of each number
 
     @property
     def up(self) -> Coder:
-        return Levels(self.bits)
+        return Levels(self.bits, random=not self.feedback)
 
 
 @dataclass(frozen=True)
@@ -144,11 +151,9 @@ class TopK(Packing):
 
 @dataclass(frozen=True)
 class LowRank(Packing):
-    """Changes of matrices as products of two thin ones (PowerSGD, Vogels et al., 2019); vectors travel as they are."""
+    """Changes of matrices as products of two thin ones (PowerSGD, Vogels et al., 2019); vectors travel in 8 bits."""
 
     rank: int = 4
-
-    least: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         if self.rank < 1:
@@ -159,12 +164,12 @@ class LowRank(Packing):
         return Factors(self.rank)
 
 
-def _fits(name: str, tensor: Tensor, coder: Coder, least: int = 1) -> bool:
+def _fits(name: str, tensor: Tensor, coder: Coder) -> bool:
     """Whether a tensor is packed: if it is worth it."""
     return (
         tensor.is_floating_point()
         and tensor.numel() >= _SMALL
-        and tensor.ndim >= least
+        and tensor.ndim >= 1
         and not name.rpartition(".")[2].startswith(_RUNNING)
         and coder.nbytes(tensor.shape) < tensor.nbytes
     )
@@ -190,7 +195,8 @@ def _without_parts(bundle: Bundle, model: Weights) -> Bundle:
     return Bundle({**sections, _MODEL: model}, bundle.values)
 
 
-def _bytes(bundle: Bundle, coder: Coder, least: int) -> int:
+def _bytes(bundle: Bundle, coder: Callable[[Tensor], Coder]) -> int:
     """What a bundle weighs when its model is packed; from shapes alone."""
-    fitting = [t for name, t in bundle.tensors.get(_MODEL, {}).items() if _fits(name, t, coder, least)]
-    return bundle.nbytes + sum(coder.nbytes(tensor.shape) - tensor.nbytes for tensor in fitting)
+    model = bundle.tensors.get(_MODEL, {})
+    fitting = [tensor for name, tensor in model.items() if _fits(name, tensor, coder(tensor))]
+    return bundle.nbytes + sum(coder(tensor).nbytes(tensor.shape) - tensor.nbytes for tensor in fitting)

@@ -2,7 +2,7 @@
 
 bundle.py      named sections of tensors and a few values
 device.py      a device as a strategy sees it, and the one training loop; tuning.py is what it does for speed only
-protocols.py   the contracts between the parts, with every member that anyone uses
+protocols/     the contracts between the parts, with every member that anyone uses
 gate.py        every message to a device goes through it, and every reply
 federation.py  what a topology works with, and what it yields
 exchange.py    the contracts of devices that meet

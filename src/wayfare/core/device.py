@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from wayfare.core.errors import WayfareError
 from wayfare.core.memory import Memories
 from wayfare.core.protocols import AS_IS, Batch, Client, Compression, Extra, Population, Strategy, Task, Training
 from wayfare.core.seeds import rng_for, seed_for
+
+Around = Callable[[Callable[[], Tensor]], Tensor]  # of a function that puts the gradient in place: returns the loss
 
 
 class GradientGuard:
@@ -137,12 +140,31 @@ class Device:
     @property
     def lr(self) -> float:
         """This round's learning rate."""
-        return self.training.lr * self.training.decay ** (self.round - 1)
+        dropped = sum(after < self.round for after in self.training.drops)
+        rate = self.training.lr * self.training.decay ** (self.round - 1)
+        return rate / 10**dropped if dropped else rate
+
+    def _warm_up(self, optimizer: torch.optim.Optimizer, steps: int) -> None:
+        """The learning rate of the step after this many: from a third up to all of it, in a straight line."""
+        many = self.training.warmup
+        if steps <= many and (not self.training.warmup_rounds or self.round <= self.training.warmup_rounds):
+            for group in optimizer.param_groups:
+                group["lr"] = self.lr * (1 + 2 * steps / many) / 3
 
     def train(
-        self, net: nn.Module, message: Bundle, extra: Extra | None = None, iterations: int = 0
+        self,
+        net: nn.Module,
+        message: Bundle,
+        extra: Extra | None = None,
+        iterations: int = 0,
+        *,
+        around: Around | None = None,
     ) -> dict[str, Value]:
-        """THE training loop. Returns n (examples held), steps taken and the mean task loss."""
+        """THE training loop. Returns n (examples held), steps taken and the mean task loss.
+
+        `around` is called in each step with what puts the gradient into the parameters, for strategies that take it
+        at another point.
+        """
         if not len(self.client.train):
             raise WayfareError(f"device {self.id!r} holds no training samples")
         torch.manual_seed(seed_for(self.seed, self.round, self.id, "torch"))  # dropout
@@ -155,11 +177,14 @@ class Device:
         total, steps, guard = torch.zeros((), device=self._bench.where), 0, self._bench.guard
         for batches in self._steps(net, memo, iterations or int(message.number("iterations"))):
             if guard is None:
-                total += self._fill(net, batches[0], memo, extra)
+                fill = partial(self._fill, net, batches[0], memo, extra)
+                total += fill() if around is None else around(fill)
             else:
                 guard.fill(self, net, steps, batches, lambda batch: self._fill(net, batch, {}, extra))
             if self.training.clip > 0:
                 nn.utils.clip_grad_norm_(parameters, self.training.clip)
+            if self.training.warmup:
+                self._warm_up(optimizer, steps)
             tuning.step(optimizer)
             steps += 1
             if time.monotonic() > self.deadline:

@@ -1,16 +1,30 @@
 """Every write of a run folder goes through here: whole or not at all, and on the disk before it counts.
 
+What is read is a file: to read a pipe would block, and a device may have no end.
+
 The calls are the plain ones of `os`, so a test can stop the process at each of them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from wayfare.core.errors import StoreError
+
+
+def read(path: Path) -> bytes:
+    """The content of a regular file; OSError if it is none."""
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "not a regular file")
+    return path.read_bytes()
 
 
 def write(path: Path, data: bytes) -> None:

@@ -1,8 +1,9 @@
 """What happens when devices meet: the contracts between the topology `encounters`, its policies and their predictors.
 
 Everything is an array with one entry per device (a column) or per direction of a meeting, so that the same lines
-serve thousands of simulated devices at once and one real device (`encounters/alone.py`): it is device 0 of its columns,
-and in each of its meetings there is one direction, its own.
+serve thousands of simulated devices at once and one real device (`encounters/alone.py`): it is device 0, its columns
+have one entry, and in each of its meetings there is one direction, its own. What a peer says of itself is in the
+`Meeting`; a peer's place in a column must not be looked up, as a real device does not have it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class DeviceFacts:
     targets: np.ndarray  # O_c, the classes its owner cares about, bool (devices, classes), Eq. 4
     stationary: np.ndarray  # signage: a model, no data; bool
     published: tuple[float, float, float] | None = None
-    """The lowest, median and highest accuracy of all devices, where these entries are not all of them."""
+    """The lowest, median and highest accuracy of all devices, where these entries are not all of them and somebody
+    has said so: a signage device, an invitation, or what was heard on a previous day (`meeting/published.py`)."""
 
 
 @dataclass(frozen=True)
@@ -91,17 +93,20 @@ class Exchange(Protocol):
 
     @property
     def limit(self) -> int:
-        """L; a plain field will do."""
+        """L; a plain field will do. -1: no limit."""
 
     scored: ClassVar[bool]  # devices must know how good their models are, at the beginning and after each merge
     guarded: ClassVar[bool]  # devices also try a merge on pictures of their own before they adopt it
-    delegates: ClassVar[bool]  # what comes back is my own model, trained by the peer on its pictures
+    delegates: ClassVar[bool]  # the peer trains my model on its pictures, which then replaces mine
 
     def predictor(self, laboratory: Laboratory) -> Predictor | None:
         """What it predicts with, made before the tour begins; None if it does not predict."""
 
     def begin(self, facts: DeviceFacts) -> Columns:
         """`can_send`, `can_take` and the policy's own columns."""
+
+    def delegated_steps(self) -> int:
+        """If it delegates: steps that the peer trains my model, and then I."""
 
     def hear(self, columns: Columns, meeting: Meeting) -> Columns:
         """The policy's own columns after a slot's announcements, before anybody asks (only those that changed)."""
@@ -131,6 +136,9 @@ class Laboratory(Protocol):
 
     def train(self, samples: Sequence[np.ndarray]) -> Sequence[Any]:
         """A model for each of these sets of pictures, from the common base; an empty set gives the base itself."""
+
+    def mixed(self, models: Sequence[Any], groups: Sequence[np.ndarray]) -> Sequence[Any]:
+        """The mean of each group of models, as models of their own."""
 
     def merged(self, models: Sequence[Any], pairs: np.ndarray) -> np.ndarray:
         """The accuracy of the mean of each pair of models, (pairs,); a pair (i, i) is model i itself."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from wayfare.core.bundle import Bundle
+from wayfare.core.clock import Timetable
 from wayfare.core.exchange import Exchange
 from wayfare.core.gate import Gate
 from wayfare.core.protocols import (
@@ -65,6 +66,7 @@ class Federation:
     folder: Path = Path()
     training: Training = Training()
     sizes: tuple[int, ...] = ()  # how many samples clients train on, each number once
+    timetable: Timetable | None = None  # how long devices take, with a [clock]
     progress: Progress = lambda text, done, total: None  # of long work before a round
 
     def gate(self, round: int, expected: int = 0) -> Gate:

@@ -29,6 +29,8 @@ from wayfare.core.values import LOSS, MOST_METRICS, Flag, Kind, Number, fault_of
 
 Requests = Iterable[tuple[str, Bundle]]
 Replies = Iterator[tuple[str, Bundle]]
+Expected = Mapping[str, Weights] | Callable[[Bundle], Mapping[str, Weights]]
+"""Sections, names, shapes and types of a reply: of every one, or of one to this message."""
 Test = Callable[[str, Bundle], None]
 """Raises Refusal for a reply that is not to be used."""
 
@@ -72,6 +74,7 @@ class Gate:
     bytes_up: int = 0
     bytes_down: int = 0
     group: str = ""  # the group now asked, in a hierarchy
+    missing: int = 0  # replies that were due and that nobody waits for: the quorum counts them as asked
     failure: DeviceError | MergeError | None = None  # the first, if a program failed on all devices; or of the merge
 
     def merge(self, strategy: Strategy, state: Bundle, requests: Callable[[], Requests]) -> Bundle:
@@ -98,7 +101,7 @@ class Gate:
             raise failed from error
 
     def _merge(self, strategy: Strategy, state: Bundle, requests: Requests, test: Test | None = None) -> Bundle:
-        replies = self.ask("train", requests, strategy.expects(state), strategy.values(state), test)
+        replies = self.ask("train", requests, partial(strategy.expects_of, state), strategy.values(state), test)
         raised: list[Exception] = []
         try:
             return self.aggregation.merge(strategy, state, _watched(replies, raised), self.context)
@@ -115,7 +118,7 @@ class Gate:
         self,
         program: str,
         requests: Requests,
-        expects: Mapping[str, Weights],
+        expects: Expected,
         values: Mapping[str, Kind] = {},
         test: Test | None = None,
     ) -> Generator[tuple[str, Bundle], None, None]:
@@ -139,6 +142,7 @@ class Gate:
         # a bound made from the other replies would let one client change what the others count for
         ratio = 0.0 if self.aggregation.private else self.policy.max_ratio
         yield from bounded(noted(), ratio, self._note) if ratio else ((a.device, a.reply) for a in noted())
+        asked += self.missing
         fewest = max(1, math.ceil(self.policy.quorum * asked - 1e-9))  # 0.07 * 100 is a little above 7
         if admitted < fewest and not self.aggregation.private:  # how many there were is nobody's business
             raise QuorumError(
@@ -149,7 +153,7 @@ class Gate:
         self,
         program: str,
         requests: Requests,
-        expects: Mapping[str, Weights],
+        expects: Expected,
         values: Mapping[str, Kind] = {},
         *,
         strict: bool = False,
@@ -169,7 +173,7 @@ class Gate:
         self,
         program: str,
         requests: Requests,
-        expects: Mapping[str, Weights],
+        expects: Expected,
         values: Mapping[str, Kind],
         *,
         strict: bool = False,
@@ -212,7 +216,7 @@ class Gate:
             self.failure = failures[0]
 
     def _check(
-        self, reply: Bundle, expects: Mapping[str, Weights], values: Mapping[str, Kind], message: Bundle, device: str
+        self, reply: Bundle, expects: Expected, values: Mapping[str, Kind], message: Bundle, device: str
     ) -> Lengths:
         """A reply may claim as many examples as the message says or gives the device, or else as many as it holds."""
         policy, given = self.policy, message.tensors.get("samples", {}).get("train")
@@ -220,6 +224,7 @@ class Gate:
             most = int(message.number("n"))
         else:
             most = min(self.size_of(device) if given is None else len(given), policy.max_examples)
+        expects = expects(message) if callable(expects) else expects
         return admit(reply, expects, message.tensors, policy, round=self.round, examples=most, values=values)
 
     def _count(self, program: str, device: str, reply: Bundle) -> None:

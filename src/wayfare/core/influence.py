@@ -64,7 +64,7 @@ def part_of(section: str, name: str) -> Part:
 def start_of(section: str, weights: Weights, sent: Mapping[str, Weights]) -> Weights | None:
     """What a section's change is measured from; None stands for zero."""
     start = sent.get(section)
-    return start if section == "model" and start is not None and start.keys() == weights.keys() else None
+    return start if section == "model" and start is not None and start.keys() >= weights.keys() else None
 
 
 def norm(tensor: torch.Tensor) -> float:

@@ -47,7 +47,7 @@ class Memories:
             return None
         path = self._path(device, max(versions))
         try:
-            return unseal(path.read_bytes())
+            return unseal(disk.read(path))
         except OSError as error:
             raise StoreError(f"cannot read {path}: {error.strerror or error}") from error
         except StoreError as error:
@@ -109,7 +109,7 @@ class Memories:
     def _fault(self, device: str, known: Recorded) -> str:
         path = self._path(device, known.round)
         try:
-            data = path.read_bytes()
+            data = disk.read(path)
         except FileNotFoundError:
             return f"{path} is missing"
         except OSError as error:

@@ -53,7 +53,7 @@ class Store:
     def read(self, name: str) -> bytes:
         """A file of the run."""
         try:
-            return (self.folder / name).read_bytes()
+            return disk.read(self.folder / name)
         except FileNotFoundError:
             raise StoreError(f"{self.folder} is not a run folder: it has no {name}") from None
         except OSError as error:

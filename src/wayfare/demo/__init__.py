@@ -38,6 +38,7 @@ from wayfare.experiment import Experiment
 from wayfare.pages import compare
 from wayfare.pages.record import Record
 from wayfare.pages.thumbnails import PictureSource, Thumbnails, evenly
+from wayfare.partition.file import File
 from wayfare.report import write_report
 from wayfare.runner import Listener, resume, run
 from wayfare.town import map as town_map
@@ -105,13 +106,17 @@ def make_demo(
     homes = {task: out / task / plan.TOGETHER for task in plan.TASKS}
     with clock.part("locate", "using the models: where were three photos taken?"):
         locate = uses.locate_three(homes["places"], cities, progress.show)
+        site = "" if quick else uses.page_in_browser(homes["places"], progress.show)
     with clock.part("search", "using the models: two searches by words, and a scene graph"):
         searches, graph = uses.search_twice(homes["hashing"], progress.show), uses.draw_graph(homes["scenes"])
     with clock.part("page", "writing the page"):
         town = _town(experiments["places"][plan.TOGETHER], cities)
         _write_reports(runs, out)
         ground = _ground(experiments["objects"][plan.TOGETHER], runs["objects"][plan.TOGETHER])
-        content = DemoPage(town, runs, locate, searches, graph, ground=ground, seconds=dict(clock.seconds), quick=quick)
+        content = DemoPage(
+            town, runs, locate, searches, graph, ground=ground, seconds=dict(clock.seconds), quick=quick,
+            site=f"places/{plan.TOGETHER}/{site}" if site else "",
+        )  # fmt: skip
         page = write_demo_page(content, out / "index.html")
     results = {task: {cell: record.summary for cell, record in cells.items()} for task, cells in runs.items()}
     return {"page": str(page), "town": made, "seconds": clock.seconds, "quick": quick, "runs": results}
@@ -120,7 +125,7 @@ def make_demo(
 def _runs(cells: Mapping[str, Experiment], folder: Path, machine: Any, progress: DemoProgress) -> dict[str, Record]:
     """All cells of a task; on several cores the one with all data in one place runs at the same time as the others."""
     pooled, place = cells[plan.POOLED], folder / plan.POOLED
-    needs_others = getattr(pooled.partition, "path", None) is not None  # their partition
+    needs_others = isinstance(pooled.partition, File)  # their partition
     if machine.workers < 2 or needs_others or (place / "summary.json").exists():
         return {cell: _record(one, folder / cell, machine, progress) for cell, one in cells.items()}
     pooled.task.prepare(progress.show)  # both would look at all photos otherwise

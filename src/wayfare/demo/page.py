@@ -1,4 +1,4 @@
-"""The page of `wayfare demo`: a town, four models that were trained in it, and what they are good for."""
+"""The page of `wayfare demo`: a town, four models that were trained in it, and what they can do."""
 
 from __future__ import annotations
 

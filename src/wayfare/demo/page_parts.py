@@ -117,3 +117,4 @@ class DemoPage:
     ground: Ground | None = None  # the map under the devices that meet
     seconds: Mapping[str, float] = field(default_factory=dict)  # what took how long
     quick: bool = False
+    site: str = ""  # the address of a page that locates photos in the browser, from here; "" where none was made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,16 @@ from wayfare.demo.page_parts import (
     MapPoint,
     SearchExample,
 )
+from wayfare.downloads import onnxruntime_web
+from wayfare.exporting.exporter import export
 from wayfare.hashing.hash_model import hashing_run
 from wayfare.hashing.indexing import add_pairs, model_for
 from wayfare.hashing.search import Query, SearchIndex, search
 from wayfare.pages.thumbnails import PictureSource, Thumbnails, evenly
-from wayfare.places.calibration import Calibrator
 from wayfare.places.data.place_photos import PlacePhotos
 from wayfare.places.index import Index
 from wayfare.places.indexing import add
+from wayfare.places.leave_one_out import Calibrator
 from wayfare.places.locate import Answer, locate
 from wayfare.places.positions import Spot
 from wayfare.places.trained_model import load_model
@@ -120,6 +123,13 @@ def locate_three(run: Path, cities: dict[str, City], progress: Progress) -> Loca
         accepted=len(accepted), accepted_right=sum(right[row] for row in accepted), outside=len(theirs),
         refused=sum(by_photo[paths[row]].unknown is True for row in theirs), radius=radius,
     )  # fmt: skip
+
+
+def page_in_browser(run: Path, progress: Progress) -> str:
+    """The name of the exported page's folder; "" where ONNX Runtime for browsers was not fetched, or its extra not."""
+    if not onnxruntime_web.is_there() or not all(map(find_spec, ("onnx", "onnxscript", "onnxruntime"))):
+        return ""
+    return export(run, "web", progress=progress).folder.name
 
 
 def _walked_by(photos: PlacePhotos, row: int, spots: dict[int, Spot], most: float) -> bool:

@@ -29,6 +29,7 @@ from typing import Any
 
 import h11
 import httpx
+from cryptography import x509
 
 from wayfare.deploy.fence_log import FenceLog
 from wayfare.deploy.fence_rules import KEY_HEADER, LARGE, PREFIX, ROUTES, Conduct, FenceRefusal, route_of
@@ -57,7 +58,7 @@ class Peer:
     certificate: Any
 
 
-class Guest:
+class InvitedDevice:
     """A node that has come: its conduct, and how much it asks."""
 
     def __init__(self, peer: Peer) -> None:
@@ -85,7 +86,7 @@ class Fence:
         self._tls = tls_of(roll.folder)
         self._addresses: Counter[str] = Counter()
         self._shaking: Counter[str] = Counter()  # by address
-        self._guests: dict[str, Guest] = {}  # by name
+        self._guests: dict[str, InvitedDevice] = {}  # by name
         self._large = asyncio.Semaphore(_LARGE_BODIES)
         transport = httpx.AsyncHTTPTransport(uds=str(upstream), limits=httpx.Limits(max_connections=64))
         self._upstream = httpx.AsyncClient(
@@ -140,7 +141,7 @@ class Fence:
                     self._leave(guest, f"nothing heard for {_SILENCE:.0f} s")
                     del self._guests[name]
 
-    def _leave(self, guest: Guest, reason: str) -> None:
+    def _leave(self, guest: InvitedDevice, reason: str) -> None:
         if guest.is_in:
             guest.is_in = False
             self._log.left(guest.peer.name, guest.peer.key, guest.peer.address, reason)
@@ -196,17 +197,17 @@ class Fence:
                     return
                 http.start_next_cycle()
 
-    def _admitted(self, peer: Peer) -> Guest | None:
+    def _admitted(self, peer: Peer) -> InvitedDevice | None:
         """Who this is, if it is on the roll."""
         if not self._roll.holds(peer.name, peer.certificate):
             return None
         guest = self._guests.get(peer.name)
         if guest is None or guest.peer.key != peer.key:  # new, or invited anew with another key
-            guest = self._guests[peer.name] = Guest(peer)
+            guest = self._guests[peer.name] = InvitedDevice(peer)
         return guest
 
     async def _answer(
-        self, guest: Guest | None, peer: Peer, request: h11.Request, stream: _Stream
+        self, guest: InvitedDevice | None, peer: Peer, request: h11.Request, stream: _Stream
     ) -> tuple[int, str, bytes]:
         """What the SuperLink says to a request that may pass."""
         route = route_of(request.method.decode("ascii"), request.target.decode("ascii", "replace"))
@@ -235,7 +236,7 @@ class Fence:
         self._note(guest, peer, route, reply)
         return reply.status_code, reply.headers.get("content-type", "application/octet-stream"), reply.content
 
-    def _note(self, guest: Guest, peer: Peer, route: str, reply: httpx.Response) -> None:
+    def _note(self, guest: InvitedDevice, peer: Peer, route: str, reply: httpx.Response) -> None:
         """Joins, leaves, and what the SuperLink itself refuses."""
         if route == "activate-node" and reply.is_success:
             guest.is_in = True
@@ -289,7 +290,7 @@ class _Stream:
 
 
 @contextlib.asynccontextmanager
-async def _counted(guest: Guest | None) -> AsyncIterator[None]:
+async def _counted(guest: InvitedDevice | None) -> AsyncIterator[None]:
     """One more connection of this node."""
     if guest is None:
         yield
@@ -302,8 +303,6 @@ async def _counted(guest: Guest | None) -> AsyncIterator[None]:
 
 
 def _peer(writer: asyncio.StreamWriter, host: str) -> Peer:
-    from cryptography import x509
-
     certificate = x509.load_der_x509_certificate(writer.get_extra_info("ssl_object").getpeercert(binary_form=True))
     return Peer(name_in(certificate), fingerprint(certificate.public_key()), host, certificate)
 

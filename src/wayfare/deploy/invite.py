@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from wayfare.core.errors import ConfigError
 from wayfare.deploy.app_bundle import app_hash
 from wayfare.deploy.keys import check_name, enrol, make_authority
 from wayfare.io.address import Address
 from wayfare.io.certificates import name_in
+from wayfare.io.small_toml import read_small_toml
 
 _VERSION = 1
 _LARGEST = 2**16  # bytes
@@ -61,7 +66,7 @@ def invite(folder: Path, name: str, server: Address, days: int, out: Path) -> In
     """Enrol a node and write its invitation."""
     check_name(name)
     if not _HOST.fullmatch(server.host):
-        raise ConfigError(f"--server {server}: {server.host!r} is no host name or address")
+        raise ConfigError(f"--server {server}: {server.host!r} is not a host name or address")
     if out.exists():
         raise ConfigError(f"{out} exists already: choose another file with --out")
     make_authority(folder, [server.host], days)
@@ -75,12 +80,7 @@ def invite(folder: Path, name: str, server: Address, days: int, out: Path) -> In
 def read_invite(path: Path) -> Invite:
     """The invitation in a file, checked."""
     try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
-        if len(data) > _LARGEST:
-            raise ValueError(f"it has more than {_LARGEST} bytes")
-        found = tomllib.loads(data.decode("utf-8"))
-        made = Invite(**_fields(found))
+        made = Invite(**_fields(read_small_toml(path, _LARGEST)))
         _check(made)
     except OSError as error:
         raise ConfigError(f"cannot read the invitation {path}: {error.strerror}") from error
@@ -101,16 +101,11 @@ def _fields(found: dict[str, Any]) -> dict[str, str]:
 
 
 def _check(made: Invite) -> None:
-    from cryptography import x509
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
     check_name(made.name)
     if not _HOST.fullmatch(Address.read(made.server).host):
-        raise ValueError("the server is no host name or address")
+        raise ValueError("the server is not a host name or address")
     if not re.fullmatch("[0-9a-f]{64}", made.app):
-        raise ValueError("the app's hash is no SHA-256")
+        raise ValueError("the app's hash is not a SHA-256")
     authority = x509.load_pem_x509_certificate(made.authority.encode())
     certificate = x509.load_pem_x509_certificate(made.certificate.encode())
     key = serialization.load_pem_private_key(made.key.encode(), password=None)

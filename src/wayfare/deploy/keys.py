@@ -19,6 +19,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
 from wayfare.core.errors import ConfigError
 from wayfare.io.certificates import Authority, fingerprint, new_key, pem, private_pem, write_private
 
@@ -68,14 +71,10 @@ class Roll:
 
     def public_keys(self) -> dict[str, Any]:
         """The nodes' public keys by name."""
-        from cryptography import x509
-
         return {name: x509.load_pem_x509_certificate(pem).public_key() for name, pem in self.state().items() if pem}
 
     def holds(self, name: str, certificate: Any) -> bool:
         """Whether exactly this certificate is the current one of this name."""
-        from cryptography.hazmat.primitives import serialization
-
         return self.certificate(name) == bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
     def revoke(self, name: str) -> str:
@@ -125,8 +124,6 @@ def enrol(folder: Path, name: str, days: int) -> tuple[bytes, bytes]:
 
 def _hosts_of(certificate: Path) -> list[str]:
     """The hosts of a server's certificate; none if it is not there or about to expire."""
-    from cryptography import x509
-
     if not certificate.exists():
         return []
     found = x509.load_pem_x509_certificate(certificate.read_bytes())
@@ -137,8 +134,6 @@ def _hosts_of(certificate: Path) -> list[str]:
 
 
 def _load_key(path: Path) -> Any:
-    from cryptography.hazmat.primitives import serialization
-
     if not path.is_file():
         raise ConfigError(
             f"{path} is missing: without it, nodes cannot be invited and the server's certificate cannot be changed"

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from wayfare.components import name_of
 from wayfare.core.errors import ConfigError, DataError
 from wayfare.core.protocols import Task
 from wayfare.experiment import Experiment
 from wayfare.io.cache import cache_dir
+from wayfare.io.outside import settings_outside
 from wayfare.partition.joined import Joined
 
 
@@ -27,6 +26,13 @@ def check_federable(experiment: Experiment) -> None:
         raise ConfigError(
             "this strategy collects all samples in one place, but in a federation they stay on the devices"
         )
+    if experiment.topology.overlaps:
+        raise ConfigError(
+            f"the topology {name_of('topology', experiment.topology)!r} works in virtual time, in a simulation: real "
+            "devices would make another model each time, and a resumed run too (docs/clock.md). Use topology 'server'"
+        )
+    if experiment.clock is not None:
+        raise ConfigError("[clock] simulates how fast devices are, and real ones are as fast as they are: leave it out")
     if name_of("topology", experiment.topology) != "server":
         raise ConfigError(
             f"the topology {name_of('topology', experiment.topology)!r} runs in a simulation only; "
@@ -44,26 +50,12 @@ def own(experiment: Experiment, photos: str) -> Experiment:
     check_federable(experiment)
     task = experiment.task.on_folder(photos)
     mine = experiment if task is None else replace(experiment, task=task)
-    allowed = [Path(photos).resolve(), cache_dir().resolve()]
-    for name, text in _paths(mine):
-        if not any(Path(text).expanduser().resolve().is_relative_to(each) for each in allowed):
-            raise ConfigError(
-                f"the server's recipe names a file of this machine: {name} = {text!r}. A node reads its photos and "
-                f"Wayfare's cache, {allowed[1]}: files for all runs, such as weights, belong there"
-            )
+    for name, text in settings_outside(mine, [Path(photos), cache_dir()]):
+        raise ConfigError(
+            f"the server's recipe names a file of this machine: {name} = {text!r}. A node reads its photos and "
+            f"Wayfare's cache, {cache_dir().resolve()}: files for all runs, such as weights, belong there"
+        )
     return mine
-
-
-def _paths(part: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Settings that lead out of the current folder, by name."""
-    for field in fields(part):
-        value, full = getattr(part, field.name), f"{name}.{field.name}".lstrip(".")
-        if is_dataclass(value):
-            yield from _paths(value, full)
-        elif isinstance(value, str | Path):
-            path = Path(value)
-            if path.is_absolute() or ".." in path.parts or str(value).startswith("~"):
-                yield full, str(value)
 
 
 def checked(experiment: Experiment, name: str) -> Experiment:

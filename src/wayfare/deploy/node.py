@@ -18,6 +18,8 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any, Literal
 
+from cryptography.hazmat.primitives import serialization
+
 from wayfare.core.errors import ConfigError
 from wayfare.core.locks import folder_held
 from wayfare.deploy import sandbox
@@ -54,8 +56,6 @@ class Node:
 
     def settle(self) -> None:
         """Write the keys of the invitation and Flower's settings into the home folder."""
-        from cryptography.hazmat.primitives import serialization
-
         program("flower-supernode")  # says what to install, if it is not there
         self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         key = serialization.load_pem_private_key(self.invite.key.encode(), password=None)

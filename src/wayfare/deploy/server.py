@@ -58,7 +58,9 @@ def serve(
     roll.check()
     nodes = nodes or len(roll.names())
     if not nodes:
-        raise ConfigError(f"nobody is invited in {certificates}: `wayfare federate invite NAME --server HOST:PORT`")
+        raise ConfigError(
+            f"nobody has been invited in {certificates}: run `wayfare federate invite NAME --server HOST:PORT`"
+        )
     job = _job(experiment, folder, nodes, wait, rounds) | {"allow_changed": list(allow_changed)}
     place.mkdir(parents=True, exist_ok=True)
     if sys.platform != "linux":

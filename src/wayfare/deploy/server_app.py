@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,7 @@ def main(grid: Grid, context: Context) -> None:
     with held(place.with_name("run.lock"), os.getpid()), log.open("a", encoding="utf-8") as events:
 
         def listen(event: str, data: dict[str, Any]) -> None:
-            events.write(json.dumps({"event": event, "data": data}) + "\n")
+            events.write(json.dumps({"event": event, "time": round(time.time(), 3), "data": data}) + "\n")
             events.flush()
 
         try:

@@ -59,7 +59,7 @@ def run_job(grid: Any, job: dict[str, Any], listen: Listener) -> dict[str, Any]:
 def gather(
     grid: Any, experiment: Experiment, count: int, wanted: tuple[str, ...], wait: float, listen: Listener
 ) -> dict[str, tuple[int, NodeInfo]]:
-    """Wait until so many nodes have come, or those that are wanted; by name."""
+    """Wait until this many nodes have joined, or the named ones."""
     found: dict[str, tuple[int, NodeInfo]] = {}
     heard: set[int] = set()
     classes, greetings = digest_of(experiment.task), Greetings(grid, experiment.to_toml())

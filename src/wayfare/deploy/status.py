@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from wayfare.core.errors import StoreError
 from wayfare.deploy.fence_log import read_fence_log
@@ -25,12 +25,13 @@ def status_of(run: Path) -> dict[str, Any]:
     rows = []
     for row in _nodes(nodes):
         refused = [r.reason for line in record.rounds for r in line.refused if r.device == row["device"]]
-        here = [device == row["device"] for device, _ in heard]
-        now = any(mine and is_new for mine, (_, is_new) in zip(here, heard))
+        here = [reply for reply in heard if reply.device == row["device"]]
         known = last_seen.get(row["name"], {})
-        left = "left" if known.get("event") == "leave" and not record.finished else ""
+        seen_at = max([float(known.get("time", 0)), *(reply.time for reply in here)])
+        now = "left" if known.get("event") == "leave" and not record.finished else ""
+        now = "has answered" if any(reply.is_new for reply in here) else now
         rows.append({
-            **row, "replies": sum(here), "now": "has answered" if now else left, "refused": len(refused),
+            **row, "replies": len(here), "seen": seen_at, "now": now, "refused": len(refused),
             "reason": refused[-1] if refused else "", "key": known.get("key", ""),
         })  # fmt: skip
     last = record.rounds[-1] if record.rounds else None
@@ -66,18 +67,24 @@ def _nodes(file: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _heard(events: Path) -> list[tuple[str, bool]]:
-    """The device of each reply since the server was started, and whether it belongs to the round in progress."""
-    replies: list[tuple[str, bool]] = []
+class _Reply(NamedTuple):
+    device: str
+    time: float  # in seconds since 1970; 0 in files of earlier versions
+    is_new: bool  # it belongs to the round in progress
+
+
+def _heard(events: Path) -> list[_Reply]:
+    """The replies since the server was started."""
+    replies: list[_Reply] = []
     for line in events.read_bytes().splitlines() if events.exists() else []:
         try:
             event = json.loads(line)
-            kind, data = event["event"], event["data"]
+            kind, data, when = event["event"], event["data"], float(event.get("time", 0))
             device = str(data["device"]) if kind == "device" else ""
-        except (ValueError, RecursionError, TypeError, LookupError):  # it is being written, or was edited
+        except (ValueError, RecursionError, TypeError, LookupError, AttributeError):  # it is being written, or edited
             break
         if kind == "round":
-            replies = [(device, False) for device, _ in replies]
+            replies = [reply._replace(is_new=False) for reply in replies]
         elif kind == "device":
-            replies.append((device, True))
+            replies.append(_Reply(device, when, True))
     return replies

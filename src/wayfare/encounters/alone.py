@@ -21,7 +21,7 @@ from wayfare.core.gate import Gate, Refusal, admit, merged
 from wayfare.core.protocols import Client, Strategy, Task
 from wayfare.encounters.beginning import budgets_of
 from wayfare.encounters.laboratory import accuracy, expected_tally
-from wayfare.encounters.scenario import UNLIMITED, merge_message
+from wayfare.encounters.scenario import merge_message
 from wayfare.encounters.slots import OWN_SCORES, outcome_of, tested
 
 _COUNTS = ("can_send", "can_take", "sent", "taken")
@@ -54,7 +54,7 @@ class Parts:
     measures: Callable[[int], Gate]  # the same, where it has the pictures that say how good a model is
     probe: np.ndarray  # which ones
     tells_labels: bool
-    published: Published | None = None
+    limit: int  # L, its own: signage may have another
     stationary: bool = False
     iterations: int = 0  # of training after a merge
 
@@ -66,6 +66,7 @@ class DeviceState:
     model: Bundle
     columns: Columns = field(default_factory=dict)
     round: int = 0
+    published: Published | None = None  # the record from which budget and threshold were set
 
 
 @dataclass(frozen=True)
@@ -81,18 +82,18 @@ class Merged:
 class LoneDevice:
     """Begins, offers, decides, and merges what it has taken."""
 
-    def __init__(self, parts: Parts, state: DeviceState | None = None) -> None:
+    def __init__(self, parts: Parts, state: DeviceState | None = None, published: Published | None = None) -> None:
         self.parts = parts
         if "tally" not in parts.task.provides:
             raise ConfigError(f"{type(parts.task).__name__} cannot measure a model class by class (no tally)")
         if parts.exchange.delegates:
-            raise ConfigError(f"{type(parts.exchange).__name__} lets others train one's model: in a simulation only")
+            raise ConfigError(f"{type(parts.exchange).__name__} needs a simulation: others train a device's model")
         self.predictor = parts.exchange.predictor(_NoLaboratory())
-        self.state = state or self._begun()
+        self.state = state or self._begun(published)
 
     # ---- the beginning (Algorithm 1, lines 1-5)
 
-    def _begun(self) -> DeviceState:
+    def _begun(self, published: Published | None) -> DeviceState:
         parts, state = self.parts, DeviceState(self.parts.initial, {}, 1)
         if len(parts.client.train) and not parts.stationary:
             gate, base = parts.gate(1), parts.initial
@@ -102,8 +103,17 @@ class LoneDevice:
             if gate.refused:
                 raise ConfigError(f"{parts.id} cannot train: {gate.refused[0]['reason']}")
         score = self._score(state.model, 1) if parts.exchange.scored else math.nan
+        return self._with_budget(state, score, published)
+
+    def begin_anew(self, published: Published | None) -> None:
+        """A new day, or a record that came before the first exchange: the budget is set again, the model stays."""
+        self._with_budget(self.state, float(self.state.columns["score"][0]), published)
+
+    def _with_budget(self, state: DeviceState, score: float, published: Published | None) -> DeviceState:
+        facts = replace(self._facts(np.array([score])), published=published)
         state.columns = {name: np.zeros(1, np.int64) for name in _COUNTS} | {"score": np.array([score])}
-        state.columns |= budgets_of(parts.exchange, self._facts(np.array([score])))
+        state.columns |= budgets_of(self.parts.exchange, facts)
+        state.published = published
         return state
 
     def _score(self, model: Bundle, round: int) -> float:
@@ -120,8 +130,9 @@ class LoneDevice:
         return max(1, len(self.parts.client.train))
 
     @property
-    def limit(self) -> int:
-        return UNLIMITED if self.parts.stationary and not self.parts.exchange.limit else self.parts.exchange.limit
+    def is_unspent(self) -> bool:
+        """Whether nothing of its budget was used."""
+        return not (self.state.columns["sent"][0] or self.state.columns["taken"][0])
 
     # ---- a meeting
 
@@ -210,13 +221,12 @@ class LoneDevice:
             labels[peer], examples[peer] = theirs.labels, theirs.examples
         labels[0], examples[0] = self._labels(), self.examples
         return DeviceFacts(
-            limit=np.full(count, self.limit, np.int64),
+            limit=np.full(count, self.parts.limit, np.int64),
             score=score,
             examples=examples,
             labels=labels,
             targets=np.ones((count, classes), bool),
             stationary=np.full(count, self.parts.stationary),
-            published=self.parts.published,
         )
 
     def _meeting(self, peer: int, theirs: DeviceOffer, slot: int, chance: float = 1.0, begins: bool = True) -> Meeting:
@@ -232,7 +242,7 @@ class LoneDevice:
             same_model=np.array([theirs.model == digest(self.state.model["model"])])
             if theirs.model
             else np.zeros(1, bool),
-            facts=self._facts(np.full(peer + 1, math.nan), peer, theirs),
+            facts=replace(self._facts(np.full(peer + 1, math.nan), peer, theirs), published=self.state.published),
             merged_accuracy=_no_oracle,
         )
 
@@ -241,7 +251,7 @@ _NOTHING = DeviceOffer(announced=False, avoids=False, score=math.nan, model="", 
 
 
 def _no_oracle(mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-    raise ConfigError("an oracle needs the models of both: it predicts in a simulation only")
+    raise ConfigError("an oracle needs both models: it works in a simulation only")
 
 
 class _NoLaboratory(Laboratory):
@@ -260,6 +270,9 @@ class _NoLaboratory(Laboratory):
         raise _alone()
 
     def train(self, samples: Any) -> Any:
+        raise _alone()
+
+    def mixed(self, models: Any, groups: Any) -> Any:
         raise _alone()
 
     def merged(self, models: Any, pairs: np.ndarray) -> np.ndarray:

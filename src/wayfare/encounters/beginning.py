@@ -55,11 +55,11 @@ def train_first_models(state: EncounterState, gate: Gate) -> bool:
 
 
 def _first_lesson(scenario: Scenario, base: Bundle, i: int) -> Bundle | None:
-    """Phones train on what they hold. The signage of an area gets the public pictures of its objects."""
+    """Phones train on what they hold. Trained signage learns from the public pictures of the objects around it."""
     settings, message = scenario.settings, scenario.strategy.send(base, scenario.ids[i])
     if not scenario.contacts.stationary[i]:
         return message if len(scenario.samples[i]) else None
-    if not (settings.areas and settings.base_iterations):
+    if settings.signage != "trained":
         return None
     given = scenario.public[scenario.areas.targets[i][scenario.labels[scenario.public]]]
     return lesson(message, given, settings.base_iterations) if len(given) else None

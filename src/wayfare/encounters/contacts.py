@@ -61,6 +61,17 @@ class ContactProcess(ABC):
             going[asked] = self.touching(pairs[asked], slot + later)
         return going
 
+    def remaining(self, pairs: np.ndarray, slot: int, most: np.ndarray) -> np.ndarray:
+        """For how many slots from this one on each pair stays in contact, at most `most`."""
+        counts, going = np.zeros(len(pairs), np.int64), np.ones(len(pairs), bool)
+        for later in range(min(int(most.max(initial=0)), self.slots - slot)):
+            asked = np.flatnonzero(going & (most > later))
+            if not len(asked):
+                break
+            going[asked] = self.touching(pairs[asked], slot + later)
+            counts[asked] += going[asked]
+        return counts
+
     @abstractmethod
     def pairs(self, slot: int) -> np.ndarray:
         """Who is in contact, as in `at`."""

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from wayfare.core.errors import DataError
 from wayfare.encounters import traces
 from wayfare.encounters.traces import Contacts, Traces
 from wayfare.io.findings import Problems
@@ -50,11 +49,8 @@ def _parts(path: Path, form: str) -> dict[str, Traces | Contacts]:
     """Files of cities far apart do not fit one map, so each is read by itself."""
     try:
         return {path.stem: traces.load(path, form=form)}
-    except DataError as error:
-        files = getattr(error, "files", None)
-        if not files:
-            raise
-        return {file.stem: traces.load(file, form=form) for file in files}
+    except traces.FarApart as error:
+        return {file.stem: traces.load(file, form=form) for file in error.files}
 
 
 def _counts(parts: Sequence[Traces | Contacts]) -> dict[str, int | float | str]:

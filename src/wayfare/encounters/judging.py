@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from wayfare.core.bundle import Bundle
 from wayfare.core.gate import TALLY, Gate
+from wayfare.encounters.heads import has_heads, probe_scores, tallies
 from wayfare.encounters.laboratory import accuracy
 from wayfare.encounters.state import EncounterState
 
@@ -17,6 +19,8 @@ _QUANTILES = (("min", 0), ("p10", 0.1), ("median", 0.5), ("p90", 0.9), ("max", 1
 
 def scores(state: EncounterState, gate: Gate, devices: list[int]) -> list[float]:
     """The accuracy of each of these devices' models on its probe pictures."""
+    if has_heads(state.scenario):
+        return list(probe_scores(state.scenario, devices, [state.model(i) for i in devices]))
     return [accuracy(reply) for reply in _tallies(state, gate, devices)]
 
 
@@ -25,8 +29,7 @@ def judge(state: EncounterState, gate: Gate) -> None:
     columns, scenario = state.columns, state.scenario
     stale = np.flatnonzero((columns["judged"] != columns["check"]) | np.isnan(columns["accuracy"]))
     _, first, same = np.unique(columns["check"][stale], return_index=True, return_inverse=True)
-    replies = _tallies(state, gate, stale[first].tolist(), {"test": scenario.settings.test})
-    counts = [(reply[TALLY]["right"].numpy(), reply[TALLY]["total"].numpy()) for reply in replies]
+    counts = _tested(state, gate, stale[first].tolist())
     for device, which in zip(stale, same):
         (right, total), targets = counts[which], scenario.areas.targets[device]
         columns["accuracy"][device] = right.sum() / max(1, total.sum())
@@ -35,15 +38,31 @@ def judge(state: EncounterState, gate: Gate) -> None:
 
 
 def metrics(state: EncounterState) -> dict[str, float]:
-    """Over all devices, those that met nobody included."""
-    columns, found = state.columns, dict[str, float]()
-    for name in ("accuracy", *(("target_accuracy",) if state.scenario.settings.areas else ())):
-        found[f"test/{name}"] = float(columns[name].mean())
+    """Over all devices of people, those that met nobody included. Signage is counted nowhere."""
+    people, found = ~state.scenario.contacts.stationary, dict[str, float]()
+    for name in ("accuracy", *(("target_accuracy",) if state.scenario.settings.has_areas else ())):
+        values = state.columns[name][people]
+        found[f"test/{name}"] = float(values.mean())
         for part, q in _QUANTILES:
-            found[f"test/{name}_{part}"] = float(np.quantile(columns[name], q))
+            found[f"test/{name}_{part}"] = float(np.quantile(values, q))
     for name in ("sent", "taken", "meetings", "joules", "bytes_sent"):
-        found[f"tour/{name}"] = float(columns[name].mean())
-    return found | {"tour/lonely": float((columns["meetings"] == 0).mean())}
+        found[f"tour/{name}"] = float(state.columns[name][people].mean())
+    found["tour/lonely"] = float((state.columns["meetings"][people] == 0).mean())
+    for name, part, whole in (("outside", "outside", "predictions"), ("mape", "error", "tested")):
+        if count := int(state.columns[whole].sum()):
+            found[f"tour/{name}"] = float(state.columns[part].sum()) / count
+    known = zip(("tour/study_low", "tour/study_high"), state.reach)
+    return found | {name: value for name, value in known if not math.isnan(value)}
+
+
+def _tested(state: EncounterState, gate: Gate, devices: list[int]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Right and all answers of these devices' models on the test set, by class."""
+    limit = state.scenario.settings.test
+    if devices and has_heads(state.scenario):
+        rights, total = tallies(state.scenario, [state.model(i) for i in devices], None, limit)
+        return [(right, total) for right in rights]
+    replies = _tallies(state, gate, devices, {"test": limit})
+    return [(reply[TALLY]["right"].numpy(), reply[TALLY]["total"].numpy()) for reply in replies]
 
 
 def _tallies(

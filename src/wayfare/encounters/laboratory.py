@@ -105,6 +105,13 @@ class Lab:
             models[taught[place]] = self._put(reply)
         return models
 
+    def mixed(self, models: Sequence[StoredRow], groups: Sequence[np.ndarray]) -> Sequence[StoredRow]:
+        """The plain mean of each group of models."""
+        return [
+            self._put(self._start.with_(model=mean((1.0, self._get(models[k])["model"]) for k in group)))
+            for group in groups
+        ]  # fmt: skip
+
     def merged(self, models: Sequence[Any], pairs: np.ndarray) -> np.ndarray:
         """The accuracy of the mean of each pair of models."""
         if "heads" in self._task.provides:

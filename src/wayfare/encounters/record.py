@@ -78,7 +78,9 @@ class TourRecord:
     """All that the report of a tour is made from."""
 
     ids: tuple[str, ...]
-    slots: Mapping[str, np.ndarray]  # slot, contacts, met, cut, failed, bytes: one entry per slot that was played
+    slots: Mapping[
+        str, np.ndarray
+    ]  # slot, contacts, met, ...: one entry per round; `slots` of them in it, `empty` ones
     exchanges: Exchanges
     judged: tuple[Judged, ...]  # the first one is of the initial models, if any was judged
     columns: Mapping[str, np.ndarray]  # empty where no checkpoint is left
@@ -160,9 +162,11 @@ def _slots(played: Sequence[tuple[Mapping[str, Any], str]]) -> dict[str, np.ndar
     rows = [
         [_number(line["events"].get(name, 0), name, where) for name in ("slot", *_PER_SLOT)]
         + [_number(line.get("bytes_up", 0), "bytes_up", where)]
+        + [_number(line["events"].get("slots", 1), "slots", where)]
+        + [_number(line["events"].get("empty", not line["events"].get("contacts", 0)) + 0, "empty", where)]
         for line, where in played
     ]
-    return dict(zip(("slot", *_PER_SLOT, "bytes"), np.array(rows).T.astype(np.int64)))
+    return dict(zip(("slot", *_PER_SLOT, "bytes", "slots", "empty"), np.array(rows).T.astype(np.int64)))
 
 
 def _exchanges(played: Sequence[tuple[Mapping[str, Any], str]], number: Mapping[str, int]) -> Exchanges:
@@ -181,7 +185,10 @@ def _exchanges(played: Sequence[tuple[Mapping[str, Any], str]], number: Mapping[
         for name in ("predicted", "before", "after"):
             columns[name] += [math.nan if v is None else _number(v, name, where) for v in parts[name]]
         columns["adopted"] += [bool(v) for v in parts["adopted"]]
-        slots += [int(line["events"]["slot"])] * count
+        at = line["events"].get("at", [line["events"]["slot"]] * count)  # a round of one slot does not say it again
+        if not isinstance(at, list) or len(at) != count:
+            raise StoreError(f"{where}: field 'events': 'at' must have a slot for each exchange")
+        slots += [int(_number(slot, "at", where)) for slot in at]
     kinds = {"taker": np.int64, "giver": np.int64, "adopted": np.bool_}
     arrays: dict[str, np.ndarray] = {n: np.array(column, kinds.get(n, np.float64)) for n, column in columns.items()}
     return Exchanges(slot=np.array(slots, np.int64), **arrays)
@@ -192,7 +199,8 @@ def _judged(entries: Sequence[tuple[Mapping[str, Any], str]], number: Mapping[st
     found: list[Judged] = []
     for line, where in entries:
         measures = line.get("per_client") or {}
-        slot = _events(line, where).get("slot", -1)
+        events = _events(line, where)
+        slot = events.get("slot", -1) + events.get("slots", 1) - 1 if "slot" in events else -1
         if int(line["round"]) == 0 or not isinstance(measures, Mapping) or not any(measures.values()):
             continue
         values = {str(name): _by_device(of, number, where) for name, of in measures.items()}

@@ -102,7 +102,7 @@ def _in_words(record: Record, tour: TourRecord) -> str:
     task = f" the {record.component('task')} task" if record.component("task") else ""
     met, taken = int(tour.slots["met"].sum()), len(tour.exchanges)
     return (
-        f"{who} learnt{task}, then met for {several(len(tour.slots['slot']), 'slot')} under {policy}: "
+        f"{who} learnt{task}, then met for {several(int(tour.slots['slots'].sum()), 'slot')} under {policy}: "
         f"{several(met, 'meeting')}, in which {several(taken, 'model was', 'models were')} taken. {_came_of_it(tour)}"
     )
 
@@ -200,6 +200,13 @@ def _exchange_rows(record: Record, tour: TourRecord) -> list[tuple[str, str]]:
     wrong = exchanges.predicted - exchanges.after
     if not np.isnan(wrong).all():
         rows.append(("prediction error, mean", _points(np.abs(wrong[~np.isnan(wrong)]))))
+    metrics = {name: value for name, value in record.final_metrics.items() if value is not None}
+    if "tour/mape" in metrics:
+        rows.append(("prediction error, relative (MAPE; the paper: under 6 %)", _percent(metrics["tour/mape"])))
+    if "tour/study_low" in metrics:
+        reach = f"{metrics['tour/study_low']:.3f} to {metrics['tour/study_high']:.3f}"
+        rows.append(("accuracies that the regressor was made from", reach))
+        rows.append(("predictions for accuracies outside of these", _percent(metrics.get("tour/outside", 0.0))))
     rows.append(("models refused at the gate", number(len(record.refused))))
     rows.append(("exchanges cut by the end of a contact", number(int(tour.slots["cut"].sum()))))
     rows.append(("exchanges that failed", number(int(tour.slots["failed"].sum()))))
@@ -238,11 +245,12 @@ def _ranking(tour: TourRecord, side: str) -> PageTable:
 
 def _contact_rows(tour: TourRecord) -> list[tuple[str, str]]:
     contacts, met = int(tour.slots["contacts"].sum()), int(tour.slots["met"].sum())
+    played = int(tour.slots["slots"].sum())
     rows = [
-        ("slots played", number(len(tour.slots["slot"]))),
+        ("slots played", number(played)),
         ("pairs in reach, over all slots", number(contacts)),
         ("pairs that met", number(met)),
-        ("slots without any pair in reach", _share(tour.slots["contacts"] == 0)),
+        ("slots without any pair in reach", f"{100 * int(tour.slots['empty'].sum()) / played:.1f} %"),
     ]
     if tour.columns:
         meetings = tour.columns["meetings"]

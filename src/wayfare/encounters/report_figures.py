@@ -100,7 +100,8 @@ class _Axes:
     def __init__(self, tour: TourRecord) -> None:
         devices = max(1, len(tour.ids))
         self.tour, self.slots = tour, tour.slots["slot"]
-        taken = np.searchsorted(tour.exchanges.slot, self.slots, side="right")
+        ends = self.slots + tour.slots["slots"] - 1
+        taken = np.searchsorted(tour.exchanges.slot, ends, side="right")
         self.columns = {"exchanges": taken / devices, "bytes": np.cumsum(tour.slots["bytes"]) / devices}
         self.scale, self.unit = decimal_unit(float(self.columns["bytes"][-1]))
         self.columns["joules"] = self._joules()
@@ -123,6 +124,8 @@ class _Axes:
     def at(self, slots: np.ndarray) -> dict[str, list[float]]:
         """The value on each axis at the end of these slots; slot -1 is the start."""
         columns = {name: [self._by(int(slot), column) for slot in slots] for name, column in self.columns.items()}
+        taken = np.searchsorted(self.tour.exchanges.slot, slots, side="right")
+        columns["exchanges"] = (taken / max(1, len(self.tour.ids))).tolist()  # known within a round, too
         columns["bytes"] = [value / self.scale for value in columns["bytes"]]
         return columns | {"time": self.tour.time(slots + 1).tolist()}
 
@@ -138,13 +141,13 @@ class _Axes:
 
 def contact_figures(tour: TourRecord) -> list[Figure]:
     """Pairs in reach, meetings and exchanges per slot, over the day."""
-    slots = tour.slots["slot"]
+    slots, long = tour.slots["slot"], tour.slots["slots"]
     per_bin = math.ceil(len(slots) / _DAY_BINS)
     bins = np.arange(len(slots)) // per_bin
-    size = np.bincount(bins)
-    when = tour.time(np.bincount(bins, slots) / size + 0.5).tolist()
+    size = np.bincount(bins, long)
+    when = tour.time(np.bincount(bins, long * (slots + long / 2)) / size).tolist()
     exchanges, taken = tour.exchanges, np.zeros((2, len(slots)))
-    place = np.searchsorted(slots, exchanges.slot)
+    place = np.searchsorted(slots, exchanges.slot, side="right") - 1
     for row, chosen in enumerate((exchanges.adopted, ~exchanges.adopted)):
         taken[row] = np.bincount(place[chosen], minlength=len(slots))
     rows = {CONTACTS: tour.slots["contacts"], MET: tour.slots["met"], KEPT: taken[0], LEFT: taken[1]}

@@ -17,14 +17,22 @@ from wayfare.core.errors import ConfigError
 from wayfare.core.exchange import PEER, DeviceFacts
 from wayfare.core.federation import Federation
 from wayfare.core.seeds import rng_for
-from wayfare.encounters.areas import Areas, areas_of
+from wayfare.encounters.areas import Areas, GivenArea, areas_of
+from wayfare.encounters.coding import ModelCoding
 from wayfare.encounters.laboratory import expected_tally
 from wayfare.encounters.links import RadioLink
 
 if TYPE_CHECKING:
     from wayfare.encounters.topology import Encounters
 
-UNLIMITED = 2**40  # of signage without a limit
+UNLIMITED = 2**40  # without a limit
+
+
+def limit_of(policy: int, signage: int = 0) -> int:
+    """The budget of a device by the policy's limit, and by that of signage if it is stationary."""
+    if signage:
+        return signage if signage > 0 else UNLIMITED
+    return UNLIMITED if policy < 0 else policy
 
 
 def merge_message(state: Bundle, report: Bundle | None, values: dict[str, Value], at: torch.Tensor | None) -> Bundle:
@@ -50,6 +58,10 @@ class Scenario:
             raise ConfigError(f"{type(self.task).__name__} cannot measure a model class by class (no tally)")
         if settings.slots > 1 and self.policy.delegates:
             raise ConfigError("set topology.slots = 1 with a policy that delegates: devices train in every slot")
+        if self.policy.delegates and (settings.resume or settings.form != "fp32"):
+            raise ConfigError(
+                "topology.resume and topology.form are for policies that merge; this one delegates training"
+            )
         self._client, self._clients = federation.client, len(federation.population)
         self.contacts = settings.participants(self._clients, self.seed)
         self.ids = [federation.population.id(i) for i in range(self._clients)]
@@ -58,6 +70,9 @@ class Scenario:
         self.probe, self.judging, self.public = np.split(
             federation.reserved, [settings.probe, settings.probe + settings.judge]
         )
+        if settings.public_is_dealt:
+            dealt = np.setdiff1d(np.arange(self.task.samples), federation.reserved)
+            self.public = rng_for(self.seed, "public").permutation(dealt)[: settings.public]
         liars = rng_for(self.seed, "liars").permutation(self._clients)[: round(settings.liars * self._clients)]
         self.liars = np.isin(np.arange(len(self.ids)), liars)
 
@@ -66,7 +81,11 @@ class Scenario:
     @cached_property
     def areas(self) -> Areas:
         """Who cares about what."""
-        return areas_of(self.contacts, self.settings.areas, len(self.task.classes), self.seed)
+        settings = self.settings
+        given = [GivenArea.read(text) for text in settings.given_areas]
+        return areas_of(
+            self.contacts, given, settings.areas, settings.area_objects, classes=self.task.classes, seed=self.seed
+        )
 
     @cached_property
     def samples(self) -> list[np.ndarray]:
@@ -90,10 +109,9 @@ class Scenario:
     @cached_property
     def facts(self) -> DeviceFacts:
         """All but the scores, which are known when every device has its first model."""
-        count, still = len(self.ids), self.settings.signage_limit
-        limit = np.full(count, self.policy.limit, np.int64)
-        if still:
-            limit[self.contacts.stationary] = still if still > 0 else UNLIMITED
+        count, settings = len(self.ids), self.settings
+        limit = np.full(count, limit_of(self.policy.limit), np.int64)
+        limit[self.contacts.stationary] = limit_of(self.policy.limit, settings.signage_limit)
         labels = [np.bincount(self.labels[held], minlength=len(self.task.classes)) for held in self.samples]
         return DeviceFacts(
             limit=limit,
@@ -121,13 +139,20 @@ class Scenario:
         """What exchanges cost."""
         settings = self.settings
         return RadioLink(
-            size=self.strategy.report(self.initial, 1).nbytes,
+            size=self.coding.nbytes(self.strategy.report(self.initial, 1)),
             rate=settings.rate,
             setup=settings.setup,
             joules_per_megabyte=settings.joules_per_megabyte,
             joules_per_link=settings.joules_per_link,
             there_and_back=self.policy.delegates,
+            resumes=settings.resume,
+            byte_limit=1e6 * settings.megabytes,
         )
+
+    @property
+    def coding(self) -> ModelCoding:
+        """How models travel."""
+        return ModelCoding(self.settings.form, self.settings.share)
 
     # ---- messages to devices
 
@@ -143,5 +168,6 @@ class Scenario:
         return merge_message(state, report, values, at)
 
     def iterations(self, device: int) -> int:
-        """Steps that a device trains after a merge: signage has nothing to train on."""
-        return self.settings.iterations if len(self.samples[device]) else 0
+        """Steps that a device trains after a merge, or after others did: signage has nothing to train on."""
+        steps = self.policy.delegated_steps() if self.policy.delegates else self.settings.iterations
+        return steps if len(self.samples[device]) else 0

@@ -18,12 +18,15 @@ import numpy as np
 import torch
 
 from wayfare.core.bundle import Bundle
-from wayfare.core.exchange import Columns, Meeting, MergeOutcome, Predictor
+from wayfare.core.exchange import Columns, Decision, Meeting, MergeOutcome, Predictor
 from wayfare.core.gate import Gate, Refusal, admit, merged
 from wayfare.core.seeds import rng_for
 from wayfare.core.values import Number
+from wayfare.encounters.answers import checked_columns, checked_decision, checked_flags, seen_by
 from wayfare.encounters.contacts import matching, priorities
+from wayfare.encounters.heads import has_heads, probe_scores
 from wayfare.encounters.laboratory import accuracy
+from wayfare.encounters.predictors.regressor import Regressor
 from wayfare.encounters.state import EncounterState, StoredModel
 
 OWN_SCORES = {"own_before": Number(-1, 1), "own_after": Number(-1, 1)}  # -1: the device holds nothing out
@@ -61,8 +64,11 @@ class SlotRunner:
         if not len(meeting.me):
             return events
         columns, link = self.state.columns, self.scenario.link
-        columns |= self.policy.hear(columns, meeting)
-        decision = self.policy.decide(columns, meeting, self.predictor)
+        policy = self.policy
+        columns |= checked_columns(policy, "hear", policy.hear(seen_by(policy, columns), meeting))
+        found = policy.decide(seen_by(policy, columns), meeting, self.predictor)
+        decision = checked_decision(policy, found, len(meeting.me))
+        self._count_predictions(meeting, decision)
         asks, predicted = decision.asks & meeting.announced & (columns["can_take"][meeting.me] > 0), decision.predicted
         if self.scenario.settings.matching == "best":
             chosen = _best_offers(columns, meeting, asks, predicted)
@@ -70,12 +76,14 @@ class SlotRunner:
         events["met"] = len(meeting.me) // 2
         np.add.at(columns["meetings"], meeting.me, 1)
         affordable = np.flatnonzero(link.affordable(columns, meeting, asks))
-        directions, events["cut"] = link.fitting(self.scenario.contacts, columns, meeting, affordable)
+        transfers = link.fitting(self.scenario.contacts, columns, meeting, affordable)
+        directions, events["cut"] = transfers.directions, transfers.cut
         if len(directions):
             pairs = np.sort(np.column_stack([meeting.me, meeting.peer])[directions], axis=1)
             # the two directions of a pair one after the other
-            directions = directions[np.lexsort((directions, pairs[:, 1], pairs[:, 0]))]
-            events |= self._exchange(_only(meeting, directions), predicted[directions], gate)
+            order = np.lexsort((directions, pairs[:, 1], pairs[:, 0]))
+            directions, moved = directions[order], transfers.moved[order]
+            events |= self._exchange(_only(meeting, directions), predicted[directions], moved, gate)
         return events
 
     # ---- who meets whom
@@ -123,6 +131,11 @@ class SlotRunner:
             self._oracle.clear()
         new = {key: pair for key, pair in pairs.items() if key not in self._oracle}
 
+        if has_heads(scenario) and self.policy.scored and new:
+            both = [self._true_merge(a, b) for a, b in new.values()]
+            self._oracle |= zip(new, probe_scores(scenario, [a for a, _ in new.values()], both).tolist())
+            return np.array([self._oracle[key] for key in keys])
+
         def requests() -> Iterator[tuple[str, Bundle]]:
             for a, b in new.values():
                 report = scenario.strategy.report(state.model(b), int(scenario.examples[b]))
@@ -133,28 +146,53 @@ class SlotRunner:
             self._oracle[key] = accuracy(reply)
         return np.array([self._oracle[key] for key in keys])
 
+    def _true_merge(self, me: int, peer: int) -> Bundle:
+        """The state that a merge would give, without any exchange."""
+        found = self.state.mean(me, peer)
+        if found is not None:
+            return found
+        strategy, own = self.scenario.strategy, self.state.model(me)
+        reports = [(i, strategy.report(self.state.model(i), int(self.scenario.examples[i]))) for i in (me, peer)]
+        return strategy.merge(own, [(self.scenario.ids[i], report) for i, report in reports])
+
+    def _count_predictions(self, meeting: Meeting, decision: Decision) -> None:
+        """How many predictions there were, and how many the regressor made for accuracies it was not made from."""
+        columns, made = self.state.columns, np.isfinite(decision.predicted)
+        if not made.any():
+            return
+        np.add.at(columns["predictions"], meeting.me[made], 1)
+        if isinstance(self.predictor, Regressor):
+            self.state.reach = self.predictor.low, self.predictor.high
+            outside = made & self.predictor.is_outside(columns["score"][meeting.me], meeting.score)
+            np.add.at(columns["outside"], meeting.me[outside], 1)
+
     # ---- exchanges: every direction of `asked` is a model on its way from `peer` to `me`
 
-    def _exchange(self, asked: Meeting, predicted: np.ndarray, gate: Gate) -> dict[str, Any]:
+    def _exchange(self, asked: Meeting, predicted: np.ndarray, moved: np.ndarray, gate: Gate) -> dict[str, Any]:
         link, columns = self.scenario.link, self.state.columns
         merges, failed = self._merges(asked, gate)
-        count = link.account(columns, asked, np.arange(len(asked.me)))
-        gate.bytes_up += count * link.size
-        gate.bytes_down += count * link.size
+        travelled = link.account(columns, asked, moved)
+        gate.bytes_up += travelled
+        gate.bytes_down += travelled
         came = np.array([merge is not None for merge in merges])
         link.give_back(columns, asked.me[~came])
         if not came.any():
             return {"failed": failed}
         done = [merge for merge in merges if merge is not None]
         outcome = outcome_of(columns, _only(asked, came), done, predicted[came])
-        accepted = self.policy.accept(columns, outcome)
+        policy = self.policy
+        accepted = checked_flags(policy, "accept", policy.accept(seen_by(policy, columns), outcome), len(done))
         for me, merge, yes in zip(outcome.me, done, accepted):
             if yes:
                 self.state.set_model(int(me), merge.state)
             else:
                 self.state.discard(merge.state)
         columns["score"][outcome.me[accepted]] = outcome.after[accepted]
-        columns |= self.policy.update(columns, outcome, accepted)
+        known = np.isfinite(outcome.predicted) & (outcome.after > 0)
+        error = np.abs(outcome.predicted - outcome.after)[known] / outcome.after[known]
+        np.add.at(columns["error"], outcome.me[known], error)
+        np.add.at(columns["tested"], outcome.me[known], 1)
+        columns |= checked_columns(policy, "update", policy.update(seen_by(policy, columns), outcome, accepted))
         takers = [self.scenario.ids[i] for i in outcome.me]
         gate.clients.extend(takers)
         return {
@@ -169,11 +207,31 @@ class SlotRunner:
 
     def _merges(self, asked: Meeting, gate: Gate) -> tuple[list[Merge | None], int]:
         """For each direction the new state, None where something was refused at the gate; and how many failed."""
-        scenario, policy, devices = self.scenario, self.policy, asked.me.tolist()
+        scenario, policy = self.scenario, self.policy
         starts = self._starts(asked, gate)
-        if not (policy.scored or policy.guarded or scenario.settings.iterations):
+        if not (policy.scored or policy.guarded or policy.delegates or scenario.settings.iterations):
             # only a mean: no device has to be asked
             return [self._merge(k, asked, start, gate) for k, start in enumerate(starts)], 0
+        if has_heads(scenario) and not (policy.guarded or policy.delegates or scenario.settings.iterations):
+            return self._tested_heads(asked, [self._merge(k, asked, s, gate) for k, s in enumerate(starts)]), 0
+        return self._merges_on_devices(asked, starts, gate)
+
+    def _tested_heads(self, asked: Meeting, merges: list[Merge | None]) -> list[Merge | None]:
+        """The same merges, stored, with their accuracy on the probe."""
+        done = {
+            k: merge.state for k, merge in enumerate(merges) if merge is not None and isinstance(merge.state, Bundle)
+        }
+        if not done:
+            return merges
+        after = probe_scores(self.scenario, [int(asked.me[k]) for k in done], list(done.values()))
+        for (k, state), score in zip(done.items(), after):
+            merges[k] = Merge(self.state.store(state), float(score))
+        return merges
+
+    def _merges_on_devices(
+        self, asked: Meeting, starts: Iterator[tuple[Bundle, Bundle | None] | None], gate: Gate
+    ) -> tuple[list[Merge | None], int]:
+        scenario, policy, devices = self.scenario, self.policy, asked.me.tolist()
         merges: list[Merge | None] = [None] * len(devices)
         direction, sent = {scenario.ids[me]: k for k, me in enumerate(devices)}, 0
 
@@ -220,21 +278,33 @@ class SlotRunner:
             if both is not None:
                 yield both, None
                 continue
-            report = trained[k] if trained else self._report(peer)
+            report = trained[k] if trained else self._report(me, peer, asked.slot)
             admitted = None if report is None else self._admitted(report, me, peer, asked.slot, gate)
-            yield None if admitted is None else (self.state.model(me), admitted)
+            if admitted is None:
+                yield None
+            elif trained:  # my own model, which the peer has trained
+                yield merged(self.scenario.strategy, self.state.model(me), [(self.scenario.ids[peer], admitted)]), None
+            else:
+                yield self.state.model(me), admitted
 
-    def _report(self, peer: int) -> Bundle:
-        return self.scenario.strategy.report(self.state.model(peer), int(self.scenario.examples[peer]))
+    def _report(self, me: int, peer: int, slot: int) -> Bundle:
+        """What the peer sends, as it arrives here."""
+        scenario = self.scenario
+        report = scenario.strategy.report(self.state.model(peer), int(scenario.examples[peer]))
+        rng = rng_for(scenario.seed, slot, scenario.ids[me], "coding")
+        return scenario.coding.received(report, self.state.base, rng)
 
     def _delegated(self, asked: Meeting, gate: Gate) -> list[Bundle | None]:
         """Everybody's own model, trained on its peer's pictures; all at once, as another program may wait for them."""
         scenario, strategy, initial = self.scenario, self.scenario.strategy, self.scenario.initial
-        requests = (
-            (scenario.ids[peer], strategy.send(self.state.model(int(me)), scenario.ids[peer]))
-            for me, peer in zip(asked.me, asked.peer)
-        )
-        trained = dict(gate.run("train", requests, strategy.expects(initial), strategy.values(initial)))
+        steps = {"iterations": self.policy.delegated_steps()}
+
+        def requests() -> Iterator[tuple[str, Bundle]]:
+            for me, peer in zip(asked.me, asked.peer):
+                sent = strategy.send(self.state.model(int(me)), scenario.ids[peer])
+                yield scenario.ids[peer], Bundle(sent.tensors, {**sent.values, **steps})
+
+        trained = dict(gate.run("train", requests(), strategy.expects(initial), strategy.values(initial)))
         return [trained.get(scenario.ids[peer]) for peer in asked.peer]
 
     def _admitted(self, report: Bundle, me: int, peer: int, slot: int, gate: Gate) -> Bundle | None:
@@ -264,12 +334,15 @@ class SlotRunner:
 
 
 def merged_events(events: list[dict[str, Any]]) -> dict[str, Any]:
-    """What happened in the slots of a round, as if they were one: the first of them."""
+    """What happened in the slots of a round: sums, and of exchanges also in which slot (`at`)."""
     if len(events) == 1:
         return events[0]
     names = {name: type(value) for event in events for name, value in event.items() if name != "slot"}
     sums = {name: sum((event.get(name, kind()) for event in events), kind()) for name, kind in names.items()}
-    return {"slot": events[0]["slot"], **sums}
+    if "taker" in sums:
+        sums["at"] = [event["slot"] for event in events for _ in event.get("taker", ())]
+    empty = sum(not event["contacts"] for event in events)
+    return {"slot": events[0]["slot"], "slots": len(events), "empty": empty, **sums}
 
 
 def _best_offers(columns: Columns, meeting: Meeting, asks: np.ndarray, predicted: np.ndarray) -> np.ndarray:

@@ -18,6 +18,7 @@ import torch
 from wayfare.core.bundle import Bundle, mean, midpoint
 from wayfare.core.exchange import Columns
 from wayfare.core.rows import Rows
+from wayfare.encounters.links import PARTIAL
 from wayfare.encounters.scenario import Scenario
 
 StoredModel = tuple[int, int]
@@ -26,6 +27,7 @@ StoredModel = tuple[int, int]
 COLUMNS = "columns"  # the section of a checkpoint
 _CACHED = 4  # states of devices in memory: the two of a meeting are needed several times, one after the other
 _COUNTS = ("can_send", "can_take", "sent", "taken", "bytes_sent", "bytes_taken", "busy", "judged", "meetings")
+_PREDICTED = ("predictions", "outside", "tested")  # made, of them outside the regressor's range, and tested by a merge
 
 
 class EncounterState:
@@ -34,6 +36,7 @@ class EncounterState:
     def __init__(self, scenario: Scenario, folder: Path, checkpoint: Bundle | None = None) -> None:
         self.scenario = scenario
         self.columns: Columns = {}
+        self.reach = (math.nan, math.nan)  # lowest and highest accuracy that the predictor was made from
         self._rows = Rows(folder / "models.rows", scenario.initial)
         self._base: StoredModel = (0, 0)
         self._cache: dict[StoredModel, Bundle] = {}
@@ -56,15 +59,25 @@ class EncounterState:
         self._base = row, check = self._rows.put(base)
         self._rows.sync()
         count = len(self.scenario.ids)
-        self.columns = {name: np.zeros(count, np.int64) for name in _COUNTS}
-        self.columns |= {name: np.full(count, math.nan) for name in ("score", "accuracy", "target_accuracy")}
+        self.columns = self._at_first()
         self.columns |= {"row": np.full(count, row), "row_before": np.full(count, row), "check": np.full(count, check)}
-        self.columns["joules"] = np.zeros(count)
+
+    def _at_first(self) -> Columns:
+        count = len(self.scenario.ids)
+        return {
+            **{name: np.zeros(count, np.int64) for name in (*_COUNTS, *_PREDICTED)},
+            **{name: np.full(count, math.nan) for name in ("score", "accuracy", "target_accuracy")},
+            **{name: np.zeros(count) for name in ("joules", "error")},  # error: relative, of tested predictions
+            PARTIAL: np.empty((0, 4), np.int64),
+        }
 
     def restore(self, checkpoint: Bundle) -> None:
         """Restore the state of this checkpoint."""
-        self._base = int(checkpoint.values["base_row"]), int(checkpoint.values["base_check"])
-        self.columns = {name: column.numpy().copy() for name, column in checkpoint[COLUMNS].items()}
+        values = checkpoint.values
+        self._base = int(values["base_row"]), int(values["base_check"])
+        self.reach = float(values.get("low", math.nan)), float(values.get("high", math.nan))
+        stored = {name: column.numpy().copy() for name, column in checkpoint[COLUMNS].items()}
+        self.columns = self._at_first() | stored  # an older version has stored fewer
 
     def begin_round(self) -> None:
         """Rows of this checkpoint and of the one before may be needed again; others are free from now on."""
@@ -78,7 +91,8 @@ class EncounterState:
             self.columns["check"][device] = checksums[int(self.columns["row"][device])]
         self._rows.sync()
         tensors = {name: torch.from_numpy(np.ascontiguousarray(column)) for name, column in self.columns.items()}
-        return Bundle({COLUMNS: tensors}, {"base_row": self._base[0], "base_check": self._base[1]})
+        reach = {} if math.isnan(self.reach[0]) else dict(zip(("low", "high"), self.reach))
+        return Bundle({COLUMNS: tensors}, {"base_row": self._base[0], "base_check": self._base[1], **reach})
 
     # ---- models
 
@@ -98,7 +112,10 @@ class EncounterState:
 
     def store(self, state: Bundle) -> StoredModel:
         """Write a state that no device has yet."""
-        if self.scenario.settings.slots > 1 and not self.scenario.policy.scored:  # no policy asks which ones are equal
+        settings = self.scenario.settings
+        if settings.slots > 1 and not (
+            self.scenario.policy.scored or settings.resume
+        ):  # nobody asks which ones are equal
             self._unsettled += 1
             return self._rows.put_later(state), -self._unsettled
         return self._rows.put(state)
@@ -139,6 +156,8 @@ class EncounterState:
         scenario, policy = self.scenario, self.scenario.policy
         plain = scenario.strategy.averages and scenario.initial.tensors.keys() == {"model"}
         # float32 times a whole number below this is exact in float64, so only the sum and the quotient are rounded
+        if scenario.settings.form != "fp32":
+            return False
         lawful = scenario.examples.max() <= min(scenario.limits.max_examples, 2**29)
         return bool(plain and lawful) and not (policy.delegates or policy.guarded)
 

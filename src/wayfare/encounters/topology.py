@@ -28,9 +28,12 @@ from wayfare.core.errors import ConfigError
 from wayfare.core.exchange import Predictor
 from wayfare.core.federation import Federation, Round
 from wayfare.core.protocols import Topology
+from wayfare.core.ranges import Range, check_ranges
 from wayfare.core.seeds import rng_for
 from wayfare.encounters.beginning import common_base, train_first_models
+from wayfare.encounters.coding import Form
 from wayfare.encounters.contacts import ContactProcess, LocatedContacts, contact_process
+from wayfare.encounters.dense import densest
 from wayfare.encounters.judging import judge, metrics
 from wayfare.encounters.laboratory import LAB_ROUND, Lab
 from wayfare.encounters.movie import movie
@@ -38,6 +41,18 @@ from wayfare.encounters.scenario import Scenario
 from wayfare.encounters.slots import SlotRunner, merged_events
 from wayfare.encounters.state import EncounterState
 from wayfare.encounters.town_traces import crowd
+
+_MOST_ERROR = 0.1  # of predictions, relative, before a run says so
+_MOST_OUTSIDE = 0.2
+
+_RANGES = (
+    dict.fromkeys(
+        ("public", "judge", "base_iterations", "test", "iterations", "areas", "rate", "setup", "megabytes"), Range(0)
+    )
+    | dict.fromkeys(("probe", "together", "slots", "radius", "slot"), Range(0, open_low=True))
+    | {"liars": Range(0, 1), "signage_limit": Range(-1), "area_objects": Range(0)}
+    | {"share": Range(0, 1, open_low=True)}
+)
 
 
 @dataclass(frozen=True)
@@ -54,15 +69,24 @@ class Encounters(Topology):
     fold: bool = False  # several days become one; each device-day is a device
     matching: Literal["random", "nearest", "best"] = "random"  # which of several nearby devices it meets
     public: int = 0  # pictures that no client gets: the base model and the laboratory's models learn from them
+    public_is_dealt: bool = False  # clients get the public pictures too, as in the paper
     base_iterations: int = 0  # training steps of the base model on them; its head then starts anew; 0: none
     probe: int = 400  # pictures on which every device measures its model
     judge: int = 400  # pictures on which the laboratory evaluates merges
     test: int = 0  # pictures of the test set on which devices are evaluated for the report; 0: all
     iterations: int = 0  # steps of training after each merge; the paper has none
+    draw: Literal["random", "dense"] = "random"  # which people of larger traces; dense: those who meet each other most
+    signage: Literal["none", "trained", "untrained"] = "none"  # stationary devices: none, or with which model
     signage_limit: int = 0  # budget of stationary devices; 0: as for all, -1: no limit
     areas: int = 0  # sightseeing areas, each with its own objects; 0: all devices are interested in all objects
+    area_objects: int = 0  # objects of each area; areas then share some; 0: every class is in one area
+    given_areas: tuple[str, ...] = ()  # or areas that are known: "35.6851 135.8430: deer, fawn"
     rate: float = 0.0  # of the link, Mbit/s; 0: every exchange fits in a slot, as the paper assumes
     setup: float = 0.0  # seconds until a link is up
+    resume: bool = False  # a transfer that the end of a contact cuts is continued when the two meet again
+    form: Form = "fp32"  # of a model on its way: fp16, int8, or topk, its largest changes from the common base
+    share: float = 0.1  # of the entries, for topk
+    megabytes: float = 0.0  # that a device may send and take in all, beside the count; 0: no limit
     joules_per_megabyte: float = 7.0  # for each side: Wi-Fi as measured by Balasubramanian et al. (2009)
     joules_per_link: float = 5.9
     liars: float = 0.0  # share of devices that claim to be very good and send something else
@@ -75,24 +99,29 @@ class Encounters(Topology):
     @property
     def reserve(self) -> int:  # type: ignore[override]
         """Samples of the pool that no device gets."""
-        return self.public + self.probe + self.judge
+        return self.probe + self.judge + (0 if self.public_is_dealt else self.public)
+
+    @property
+    def round_is_slot(self) -> bool:
+        return self.slots == 1
 
     def check(self, clients: int) -> None:
         """Refuse what cannot be done with this many clients."""
-        for name in ("public", "base_iterations", "test", "iterations", "areas"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"topology.{name} = {getattr(self, name)} is out of range")
-        for name in ("probe", "judge", "together", "slots", "radius", "slot"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"topology.{name} = {getattr(self, name)}: expected more than 0")
-        if not (0 <= self.liars <= 1 and self.rate >= 0 and self.setup >= 0 and self.signage_limit >= -1):
-            raise ConfigError(
-                "topology: liars is a share; rate and setup are not negative; signage_limit is -1 or more"
-            )
+        check_ranges("topology", self, _RANGES)
         if self.slots > 1 and self.iterations:
             raise ConfigError(
                 "topology.iterations needs topology.slots = 1: devices that train keep a memory of each slot"
             )
+        if self.signage == "trained" and not self.public:
+            raise ConfigError(
+                "topology.signage = 'trained' needs topology.public, the pictures that signage learns from"
+            )
+        if self.resume and not self.rate:
+            raise ConfigError("topology.resume needs topology.rate: without it every transfer fits in a slot")
+        if self.areas and self.given_areas:
+            raise ConfigError("set topology.areas or topology.given_areas, not both")
+        if self.area_objects and not self.areas:
+            raise ConfigError("topology.area_objects needs topology.areas, the number of areas")
         if self.base_iterations and not self.public:
             raise ConfigError("topology.base_iterations needs topology.public, the pictures that the base learns from")
         moving = int((~self._everyone.stationary).sum())
@@ -110,8 +139,20 @@ class Encounters(Topology):
         """Rounds in which devices begin."""
         return math.ceil((clients + int(self._everyone.stationary.sum())) / self.together)
 
+    @property
+    def has_areas(self) -> bool:
+        """Whether devices care about different objects."""
+        return bool(self.areas or self.given_areas)
+
     @cached_property
     def _everyone(self) -> ContactProcess:
+        """All who may take part."""
+        everyone = self._traced()
+        if self.signage != "none" or not everyone.stationary.any():
+            return everyone
+        return everyone.select(np.flatnonzero(~everyone.stationary))
+
+    def _traced(self) -> ContactProcess:
         if not self.traces:
             raise ConfigError(
                 "topology.traces is missing: a file or folder that says who was where; "
@@ -130,20 +171,27 @@ class Encounters(Topology):
         everyone = self._everyone
         moving, still = np.flatnonzero(~everyone.stationary), np.flatnonzero(everyone.stationary)
         if clients < len(moving):
-            moving = np.sort(rng_for(seed, "cast").choice(moving, clients, replace=False))
-        return everyone.select(np.concatenate([moving, still]))
+            if self.draw == "dense":
+                moving = moving[densest(everyone.select(moving), clients)]
+            else:
+                moving = np.sort(rng_for(seed, "cast").choice(moving, clients, replace=False))
+        chosen = np.concatenate([moving, still])
+        if np.array_equal(chosen, np.arange(len(everyone.devices))):
+            return everyone  # no copy of large traces
+        return everyone.select(chosen)
 
     def doubt(self, lines: Sequence[Mapping[str, Any]]) -> str:
         events = [line["events"] for line in lines if line.get("events")]
         met, cut = (sum(event.get(name, 0) for event in events) for name in ("met", "cut"))
         if not events or any(event.get("taker") for event in events):
-            return ""
+            return _doubt_of_predictions(lines)
         if not met:
             return "no two devices met, so nothing was exchanged: try a larger topology.radius or a longer window"
         if cut:
             why = f"{cut} exchanges did not fit into their meetings (topology.rate, topology.setup)"
         else:
-            why = "the policy asked for none: it expects no gain, or its limit is 0 (compare exchange.name = 'always')"
+            why = "the policy asked for none: it expects no gain, its limit is 0 (compare exchange.name = 'always'), "
+            why += "or, if it is your own and compares accuracies, it lacks `scored = True`"
         return f"{met:,} meetings and no exchange: {why}"
 
     # ---- rounds
@@ -181,7 +229,7 @@ class Encounters(Topology):
             judge(devices, federation.gate(round.number))
             round.state = devices.checkpoint()
             round.metrics |= metrics(devices)
-            for name in ("accuracy", *(("target_accuracy",) if self.areas else ()), "score"):
+            for name in ("accuracy", *(("target_accuracy",) if self.has_areas else ()), "score"):
                 values = zip(devices.scenario.ids, devices.columns[name])
                 known = {id: float(value) for id, value in values if not math.isnan(value)}
                 round.per_client |= {name: known} if known else {}
@@ -208,6 +256,20 @@ class Encounters(Topology):
         """The slots of the n-th round after the beginning."""
         first = (number - 1) * self.slots
         return range(first, min(first + self.slots, devices.scenario.contacts.slots))
+
+
+def _doubt_of_predictions(lines: Sequence[Mapping[str, Any]]) -> str:
+    """What speaks against the predictor, as measured during the tour."""
+    metrics = {name: value for line in lines for name, value in line["metrics"].items()}
+    error, outside = metrics.get("tour/mape", 0.0), metrics.get("tour/outside", 0.0)
+    if error <= _MOST_ERROR and outside <= _MOST_OUTSIDE:
+        return ""
+    return (
+        f"the predictor fits these devices badly: merges were predicted with an error of {100 * error:.1f} % (the "
+        f"paper: under 6), and {100 * outside:.0f} % of the predictions were for accuracies outside of those it was "
+        "made from. Its models should be like the devices': set exchange.lab or topology.public higher, or compare "
+        "exchange.name = 'budgeted', which predicts nothing"
+    )
 
 
 def _predictor(devices: EncounterState, federation: Federation) -> Predictor | None:

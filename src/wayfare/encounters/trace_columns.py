@@ -12,11 +12,15 @@ What fits none of these, or two, is not guessed: it has to be said (`--layout in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 PlainForm = Literal["meetings", "intervals", "connections", "positions", "walk"]
 FORMS: tuple[PlainForm, ...] = ("meetings", "intervals", "connections", "positions", "walk")
+LINES: Mapping[str, str] = {
+    "meetings": "t i j or i j t", "intervals": "i j start end", "connections": "t CONN i j up",
+    "positions": "t id x y or id t x y", "walk": "t x y",
+}  # fmt: skip
 Row = Sequence[str]
 _ENOUGH = 5  # rows by which an order is told from chance
 
@@ -29,6 +33,8 @@ def form_of(rows: Sequence[Row]) -> PlainForm | None:
     width = widths.pop()
     if width == 5 and all(row[1].upper() == "CONN" and row[4].lower() in ("up", "down") for row in rows):
         return "connections"
+    if named_column(rows[0]) is not None and all(named_column(row) == named_column(rows[0]) for row in rows):
+        return "positions" if time_column(rows) is not None else None
     if width < 3 or not all(_is_number(field) for row in rows for field in row[:3]):
         return None
     more = all(_is_number(field) for row in rows for field in row[3:])
@@ -67,6 +73,8 @@ def is_geographic(rows: Sequence[Row]) -> bool:
 
 def time_column(rows: Sequence[Row]) -> int | None:
     """Which of the first two columns of positions is the time; the other one names the device. None if unclear."""
+    if rows and (name := named_column(rows[0])) is not None:
+        return 1 - name if _rises(rows, 1 - name) else None
     fits = [column for column in (0, 1) if _rises(rows, column)]
     if len(fits) != 1:
         distinct = [len({row[column] for row in rows}) for column in (0, 1)]
@@ -74,6 +82,12 @@ def time_column(rows: Sequence[Row]) -> int | None:
             return None
         return int(distinct[1] > distinct[0])  # there are fewer devices than times
     return fits[0]
+
+
+def named_column(row: Row) -> int | None:
+    """Which of the first two of four fields is the name of a device, where one is no number and all others are."""
+    words = [place for place, field in enumerate(row) if not _is_number(field)]
+    return words[0] if len(row) == 4 and len(words) == 1 and words[0] < 2 else None
 
 
 def _rises(rows: Sequence[Row], column: int) -> bool:

@@ -22,7 +22,7 @@ from wayfare.encounters.contact_files import (
     read_intervals,
     read_meetings,
 )
-from wayfare.encounters.trace_columns import FORMS, is_geographic, time_column
+from wayfare.encounters.trace_columns import FORMS, is_geographic, named_column, time_column
 from wayfare.encounters.trace_sources import (
     TraceSource,
     beginning,
@@ -214,8 +214,10 @@ def _one_device(file: Path, times: np.ndarray, places: np.ndarray, lines: Sequen
 def _positions(source: TraceSource, problems: Problems) -> Fixes:
     """Lines of `t id x y` or `id t x y`; latitude and longitude may stand for x and y."""
     some = [fields_of(line) for line in tables.decode_text(source.data, source.name).split("\n")[:1000]]
-    some = [row for row in some if len(row) == 4 and all(map(is_number, row))]
-    time = time_column(some) or 0
+    some = [row for row in some if len(row) == 4]
+    named = named_column(some[0]) if some else None
+    some = [row for row in some if (all(map(is_number, row)) if named is None else named_column(row) == named)]
+    time = (time_column(some) or 0) if named is None else 1 - named
     geographic = is_geographic(some)
     first, second = (_LATITUDE, _LONGITUDE) if geographic else (_METRES, _METRES)
     who = (SECONDS, tables.text) if time == 0 else (tables.text, SECONDS)

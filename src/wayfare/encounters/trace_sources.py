@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from wayfare.core.errors import DataError
-from wayfare.encounters.trace_columns import PlainForm, form_of
+from wayfare.encounters.trace_columns import PlainForm, form_of, named_column
 from wayfare.io.archives import unpack
 
 MAX_BYTES = 2**30  # of one file, unpacked
@@ -48,8 +48,8 @@ _ALIASES = {
     "stationary": ("stationary",),
     "poi": ("poi", "poiid"),
     "sequence": ("sequence", "seqid"),
-    "one": ("i", "id1", "node1", "device1", "user1", "source", "src", "from"),
-    "other": ("j", "id2", "node2", "device2", "user2", "target", "dst", "to"),
+    "one": ("i", "id1", "node1", "device1", "user1", "a", "device_a", "user_a", "source", "src", "from"),
+    "other": ("j", "id2", "node2", "device2", "user2", "b", "device_b", "user_b", "target", "dst", "to"),
     "start": ("start", "begin", "start_time", "t_start"),
     "end": ("end", "stop", "end_time", "t_end"),
 }
@@ -201,10 +201,14 @@ def _plain_rows(data: bytes, first: str) -> list[list[str]]:
     lines = data[:_HEAD].decode("utf-8", "replace").splitlines()[: -1 if len(data) >= _HEAD else None]
     rows = [row for row in map(fields_of, lines[:_LINES]) if row]
     start = fields_of(first)
-    if len(start) < 3 or not is_number(start[0]):
+    named, linked = named_column(start), len(start) > 1 and start[1].upper() == "CONN"
+    if len(start) < 3 or not (is_number(start[0]) or named is not None):
         return []
-    linked = start[1].upper() == "CONN"
-    usual = [row for row in rows if len(row) == len(start) and (linked or all(map(is_number, row[:3])))]
+
+    def is_usual(row: list[str]) -> bool:
+        return linked or (all(map(is_number, row[:3])) if named is None else named_column(row) == named)
+
+    usual = [row for row in rows if len(row) == len(start) and is_usual(row)]
     return usual if 4 * len(usual) >= len(rows) else []
 
 

@@ -11,6 +11,7 @@ row for too long. Lists of contacts have no positions and stay what they are.
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -23,6 +24,7 @@ from wayfare.core.errors import ConfigError, DataError
 from wayfare.encounters import trace_files, trace_sources
 from wayfare.encounters.contact_files import Meetings
 from wayfare.encounters.near import each_slot
+from wayfare.encounters.trace_columns import LINES
 from wayfare.encounters.trace_files import Fixes
 from wayfare.encounters.trace_rows import (
     DAY,
@@ -39,7 +41,8 @@ from wayfare.io import earth
 from wayfare.io.findings import Findings, Problems, Progress
 
 MAX_SLOTS = 1_000_000
-MAX_CELLS = 20_000_000  # slots times devices
+MAX_CELLS = 500_000_000  # slots times devices: 4 GB
+IN_MEMORY = 20_000_000  # more are in a file without a name, of which what is in use is in memory
 MAX_SPEED = 70.0  # metres a second: of a fast train
 
 
@@ -140,7 +143,7 @@ def check(path: Path, strict: bool = False, progress: Progress | None = None, fo
     """What is there, for `wayfare data check`: files far apart (a town's cities) are counted one by one."""
     try:
         found = {path: load(path, strict=strict, max_speed=MAX_SPEED, form=form)}
-    except _FarApart as error:
+    except FarApart as error:
         if not path.is_dir():
             raise
         found = {file: load(file, strict=strict, max_speed=MAX_SPEED, form=form) for file in error.files}
@@ -148,6 +151,9 @@ def check(path: Path, strict: bool = False, progress: Progress | None = None, fo
         progress(len(found), len(found))
     problems = Problems()
     counts: dict[str, int | float | str] = {}
+    kinds = {form} if form else {trace_sources.kind_of(source.data) for source in trace_sources.sources(path)}
+    if read_as := [f"{name} ({line})" for name, line in LINES.items() if name in kinds]:
+        counts["read as"] = read_as[0]
     for file, data in found.items():
         for problem in data.problems.found:
             problems.note(problem)
@@ -184,7 +190,7 @@ def _counts(data: Traces | Contacts) -> dict[str, int | float | str]:
 # ---- From rows to slots
 
 
-class _FarApart(DataError):
+class FarApart(DataError):
     """Files of places that do not fit one map."""
 
     def __init__(self, files: list[Path], farthest: int, kilometres: float) -> None:
@@ -216,7 +222,7 @@ def _resampled(parts: Sequence[Fixes], days: Days, gap: float | None, max_speed:
     if count > MAX_SLOTS or count * len(devices) > MAX_CELLS:
         what = f"{count} slots of {slot:g} s for {len(devices)} devices are too many"
         raise DataError(what, parts[0].file, field="time", remedy="give fewer days, fold them or choose longer slots")
-    positions = np.full((count, len(devices), 2), np.nan, np.float32)
+    positions = _room((count, len(devices), 2))
     order = np.lexsort((times, owner))
     for device, rows in enumerate(np.split(order, np.flatnonzero(np.diff(owner[order])) + 1)):
         limit = math.inf if stationary[device] else parts[0].gap if gap is None else gap
@@ -246,6 +252,17 @@ def _resampled(parts: Sequence[Fixes], days: Days, gap: float | None, max_speed:
     )
 
 
+def _room(shape: tuple[int, int, int]) -> np.ndarray:
+    """Positions that are not known yet."""
+    if math.prod(shape[:2]) <= IN_MEMORY:
+        return np.full(shape, np.nan, np.float32)
+    with tempfile.NamedTemporaryFile(prefix="wayfare-traces-") as file:  # without a name when this returns
+        positions = np.memmap(file, np.float32, "w+", shape=shape)
+    for some in np.array_split(np.arange(len(positions)), max(1, len(positions) // 64)):
+        positions[some] = np.nan
+    return positions
+
+
 def _fill(track: np.ndarray, times: np.ndarray, places: np.ndarray, first: int, slot: float, gap: float) -> None:
     """One device's positions at the slots' times; a row too far from the others still counts for its nearest slot."""
     nearest = np.floor(times / slot + 0.5).astype(np.int64) - first
@@ -265,7 +282,7 @@ def _on_one_map(parts: Sequence[Fixes]) -> None:
     centres = np.array([np.median(in_space(part), axis=0) for part in parts])
     distance = np.sqrt(((centres - centres[0]) ** 2).sum(axis=1))
     if distance.max() > FAR:
-        raise _FarApart([part.file for part in parts], int(distance.argmax()), distance.max() / 1000)
+        raise FarApart([part.file for part in parts], int(distance.argmax()), distance.max() / 1000)
 
 
 def _flat(places: np.ndarray, geographic: bool) -> tuple[tuple[float, float], np.ndarray]:

@@ -39,7 +39,10 @@ def evaluate(device: Device, message: Bundle) -> Bundle:
     client, split = device.client, message.values.get("split", "holdout")
     samples = {"holdout": client.holdout, "all": client.train, "test": None}[str(split)]
     n = len(client.train) if samples is None else len(samples)
-    metrics = device.task.evaluate(net, samples) if n else {}
+    if samples is None:
+        metrics = device.task.evaluate(net, None) if n else {}
+    else:
+        metrics = device.task.evaluate_client(net, client, samples) if n else {}
     return Bundle({}, {"n": max(n, 1), **{f"metric/{name}": float(value) for name, value in metrics.items()}})
 
 

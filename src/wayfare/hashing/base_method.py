@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -11,6 +12,8 @@ from wayfare.hashing.buffers import Buffers
 
 class BaseMethod:
     """A hashing method without federation; extend it for your own."""
+
+    needs_labels: ClassVar[bool] = True
 
     @property
     def settles_first(self) -> bool:

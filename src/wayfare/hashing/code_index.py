@@ -44,9 +44,8 @@ from wayfare.io.index_folder import checksum, explained, held
 FORMAT = 2
 FACTS, CODES, VALUES, IDS, METADATA = "codes.json", "codes.bin", "values.bin", "ids.txt", "metadata.jsonl"
 ENDS, REPLACED, WORDS = "ends.bin", "replaced.bin", "words.sqlite"  # the last is made by `lexicon`
-_BLOCK = 1 << 16  # codes that are compared at a time: they stay in the processor's cache
+_PARTS, _PART, _MARGIN = 64, 1024, 8  # parts of the codes that are a sample, codes of each, and how many to add
 _LARGEST = 127
-_FARTHEST = {1: 2**8 - 1, 2: 2**16 - 1}  # what a distance of so many bytes can be at most
 
 
 @dataclass(frozen=True)
@@ -172,15 +171,50 @@ class Codes:
         return (row for row in range(self.facts.rows) if row not in gone)
 
     def near(self, code: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """The rows of the `count` nearest items to a packed code, and of all others as near as the last; distances."""
-        distances = self._distances(code)
-        rows = _nearest_rows(distances, min(count, len(self)))
-        return rows, distances[rows].astype(np.int64)
+        """The rows of the `count` nearest items to a packed code, and of all others as near as the last; distances.
+
+        A sample says how far that may be, and one pass over all codes finds what is as near.
+        """
+        count = min(count, len(self))
+        if not count:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        reach = self._reach(code, count)
+        while len((found := self._within(code, reach))[0]) < count:
+            reach += 1
+        rows, distances = found
+        near = distances <= np.partition(distances, count - 1)[count - 1]
+        return rows[near], distances[near]
+
+    def _reach(self, code: np.ndarray, count: int) -> int:
+        """Within which distance about `count` items are, rather more than fewer."""
+        total, some = self.facts.rows, _PARTS * _PART
+        starts = np.linspace(0, total - _PART, _PARTS).astype(np.int64).tolist() if total > some else []
+        sample = np.concatenate([self._rows[at : at + _PART] for at in starts]) if starts else self._rows
+        counts = np.bincount(np.bitwise_count(sample ^ code).sum(1, dtype=np.int64))
+        place = len(sample) * count // total + _MARGIN
+        return int(np.searchsorted(counts.cumsum(), min(place, len(sample) - 1), side="right"))
+
+    def _within(self, code: np.ndarray, reach: int) -> tuple[np.ndarray, np.ndarray]:
+        """The rows of items that differ in at most so many bits, in order, and how many these are."""
+        found = faiss.RangeSearchResult(1)
+        sides = faiss.swig_ptr(np.ascontiguousarray(code)), faiss.swig_ptr(self._rows)
+        faiss.hamming_range_search(*sides, 1, self.facts.rows, reach + 1, self.facts.width, found)  # type: ignore[attr-defined]
+        held = int(faiss.rev_swig_ptr(found.lims, 2)[1])
+        rows = faiss.rev_swig_ptr(found.labels, held).astype(np.int64)
+        distances = faiss.rev_swig_ptr(found.distances, held).astype(np.int64)
+        if not len(self._replaced):
+            return rows, distances
+        live = np.isin(rows, self._replaced, invert=True)
+        return rows[live], distances[live]
 
     def distances_of(self, rows: np.ndarray, code: np.ndarray) -> np.ndarray:
         """The distances of some rows from a packed code, in bits."""
         found: np.ndarray = np.bitwise_count(self._rows[rows] ^ code).sum(1, dtype=np.int64)
         return found
+
+    def packed(self, rows: np.ndarray) -> np.ndarray:
+        """The packed codes of some rows."""
+        return np.array(self._rows[rows])
 
     def sample(self, count: int) -> np.ndarray:
         """Codes of about so many items, evenly spaced."""
@@ -192,22 +226,6 @@ class Codes:
             return np.asarray(self._values[rows], np.float32)
         signs = np.unpackbits(self._rows[rows], axis=1, count=bits, bitorder="little")
         return np.asarray(2.0 * signs - 1, np.float32)
-
-    def _distances(self, code: np.ndarray) -> np.ndarray:
-        """Of every row, in bits; beyond all others where a row is replaced."""
-        word = next(size for size in (8, 4, 2, 1) if self.facts.width % size == 0)
-        own = code.view(f"u{word}")
-        found = np.empty(self.facts.rows, np.uint8 if self.facts.width < 32 else np.uint16)
-        space = np.empty((min(_BLOCK, len(found)), len(own)), own.dtype)
-        for start in range(0, len(found), _BLOCK):
-            part = found[start : start + _BLOCK]
-            differ = np.bitwise_xor(self._rows[start : start + _BLOCK].view(own.dtype), own, out=space[: len(part)])
-            if len(own) == 1:
-                np.bitwise_count(differ[:, 0], out=part)
-            else:
-                np.bitwise_count(differ).sum(1, dtype=found.dtype, out=part)
-        found[self._replaced] = _FARTHEST[found.itemsize]
-        return found
 
     def search(self, codes: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The ids of the nearest items and their distances in bits, both (Q, min(k, N)), equal distances by id.
@@ -257,20 +275,6 @@ def quantised(values: np.ndarray) -> np.ndarray:
     """Real numbers (n, bits) as int8: the largest of a row is 127 or -127."""
     most = np.abs(values).max(axis=1, keepdims=True)
     return np.rint(values * (_LARGEST / np.where(most > 0, most, 1))).astype(np.int8)
-
-
-def _nearest_rows(distances: np.ndarray, count: int) -> np.ndarray:
-    """The rows of the `count` smallest distances, and of all that equal the last of them.
-
-    A sample gives a first guess of how far that is: counting or sorting millions of distances is slow.
-    """
-    sample = np.sort(distances[:: max(1, len(distances) // 4096)])
-    guess = int(sample[min(len(sample) - 1, len(sample) * count // max(1, len(distances)))])
-    while (rows := np.flatnonzero(distances <= guess)).size < count:
-        guess += 1
-    near = distances[rows]
-    reach = np.partition(near, count - 1)[count - 1] if count else -1
-    return rows[near <= reach]
 
 
 def add(folder: Path | str, model: str, run: str, parts: Iterable[CodePart]) -> AddedCodes:

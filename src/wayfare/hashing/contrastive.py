@@ -20,6 +20,7 @@ encoder and a frozen image encoder are aligned for words that no label has.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -38,6 +39,8 @@ class Contrastive(BaseMethod):
 
     temperature: float = 0.1
     gamma: float = 0.01
+
+    needs_labels: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not 0 < self.temperature < float("inf"):

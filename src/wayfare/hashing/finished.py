@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,9 +14,11 @@ from wayfare.core.errors import ConfigError
 from wayfare.finished import FinishedRun, Photos, whole
 from wayfare.hashing.hash_model import HashModel, load_hash_model
 from wayfare.hashing.indexing import index_run
+from wayfare.hashing.portable_sides import portable_sides
 from wayfare.hashing.search import Query, SearchAnswer, SearchIndex, is_search_index, search
 from wayfare.io.folders import photo_files
 from wayfare.io.images import decode_all
+from wayfare.portable import PortablePart
 
 
 class HashingRun(FinishedRun):
@@ -27,6 +29,16 @@ class HashingRun(FinishedRun):
     @cached_property
     def model(self) -> HashModel:
         return load_hash_model(self.found, self.device)
+
+    def portable(self) -> tuple[PortablePart, ...]:
+        return portable_sides(self.model, self.task)
+
+    def thresholds(self) -> dict[str, Any]:
+        model = self.model
+        return {
+            "close": dict(model.close),
+            "centres": {kind: model.centre(kind).tolist() for kind in ("words", "text", "image")},
+        }
 
     def embed(self, photos: Photos = (), texts: Sequence[str] = ()) -> np.ndarray:
         """What codes are the signs of, float32 (n, bits): of photos, or of texts."""

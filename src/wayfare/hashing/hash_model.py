@@ -84,15 +84,15 @@ class HashModel:
         """Raise where texts cannot be turned into codes."""
         if not self.words and not self.task.model.text.any_word:
             raise ConfigError(
-                f"model {self.title} learnt from texts that were numbers, and does not know which words they stand "
-                "for: it cannot read a text. A model of data with words is needed, see docs/hashing-data.md"
+                f"model {self.title} was trained on texts given as numbers, without the words that they stand "
+                "for, so it cannot read text: train one on data with words, see docs/hashing-data.md"
             )
 
     def check_photos(self) -> None:
         """Raise where photos cannot be turned into codes."""
         if not self.task.model.image.reads_photos:
             raise ConfigError(
-                f"model {self.title} learnt from features that came in a file (model.image = 'file'): it cannot "
+                f"model {self.title} was trained on features from a file (model.image = 'file'): it cannot "
                 "encode other photos. Train one with model.image = 'efficientnet_lite0', 'dinov2-s' or 'cnnf'"
             )
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import math
 import sqlite3
+from collections import Counter
+from collections.abc import Mapping
 from contextlib import closing, suppress
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +39,8 @@ class Lexicon:
     def search(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """Rows of items that have words of a text, and for each the share of the text's words that it has.
 
-        A rare word counts more: by BM25, divided by what a text of average length with all words once has.
+        A rare word counts more: by BM25, divided by what a text of average length with all words once has. A short text
+        that repeats a word has more than 1.
         """
         rarity = {word: self._rarity(word) for word in dict.fromkeys(tokens(text))}
         known = [word for word, value in rarity.items() if self.has(word)]
@@ -46,7 +50,20 @@ class Lexicon:
         query = "SELECT rowid, -bm25(texts) FROM texts WHERE texts MATCH ? ORDER BY 2 DESC, 1 LIMIT ?"
         found = self._file.execute(query, (" OR ".join(map(_quoted, known)), _MOST)).fetchall()
         rows, scores = (np.array(column) for column in zip(*found))
-        return rows.astype(np.int64), np.clip(scores / most, 0, 1)
+        return rows.astype(np.int64), np.maximum(scores / most, 0)
+
+    def postings(self, place_of: Mapping[int, int]) -> dict[str, Any]:
+        """For a search without SQLite: rows and how often they have a stem, and how many words each row has.
+
+        Rows are named by `place_of`; of both, what belongs together follows each other in a list.
+        """
+        self._file.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.stems USING fts5vocab('main', 'texts', 'instance')")
+        counts: dict[str, Counter[int]] = {}
+        lengths: Counter[int] = Counter()
+        for term, row in self._file.execute("SELECT term, doc FROM temp.stems"):
+            counts.setdefault(str(term), Counter())[place_of[row]] += 1
+            lengths[place_of[row]] += 1
+        return {"terms": {term: _flat(counts[term]) for term in sorted(counts)}, "lengths": _flat(lengths)}
 
     def _frequency(self, word: str) -> int:
         query = "SELECT count(*) FROM (SELECT 1 FROM texts WHERE texts MATCH ? LIMIT 1000000)"
@@ -56,6 +73,10 @@ class Lexicon:
         """BM25's weight of a word, which is never negative here."""
         held = self._frequency(word)
         return max(math.log((self._count - held + 0.5) / (held + 0.5)), 1e-6)
+
+
+def _flat(found: Counter[int]) -> list[int]:
+    return [value for pair in sorted(found.items()) for value in pair]
 
 
 def write(codes: Codes) -> None:

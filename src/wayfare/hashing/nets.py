@@ -65,12 +65,15 @@ class Layers(nn.Module):
         super().__init__()
         self.hidden = nn.Linear(width, hidden) if hidden else None
         self.hash = nn.Linear(hidden or width, bits)
+        self.skips_empty = True  # leave out columns that are empty in the whole batch
         for layer in (self.hidden, self.hash):
             if layer is not None:
                 small(layer)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        raw: Tensor = self.hash(inputs if self.hidden is None else relu(_short(self.hidden, inputs)))
+        if self.hidden is not None:
+            inputs = relu(_short(self.hidden, inputs) if self.skips_empty else self.hidden(inputs))
+        raw: Tensor = self.hash(inputs)
         return raw
 
 

@@ -18,6 +18,7 @@ known ones where that is likely (`spelling`), and the answer says so.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -143,6 +144,14 @@ class SearchIndex:
     def counts(self) -> dict[str, int]:
         """How many photos and texts there are."""
         return {view: len(self.codes[view]) if view in self.codes else 0 for view in VIEWS}
+
+    def example(self) -> str:
+        """Two words that its texts often have, for somebody who wants to try it."""
+        codes = next(iter(self.codes.values()))
+        rows = [codes.metadata_at(row) for row in range(min(len(codes), _LOOKED_AT))]
+        said = " ".join(text for row in rows for text in row.get("texts", ())).split()
+        often = [word for word, _ in Counter(word for word in said if word.isalpha() and len(word) > 3).most_common(2)]
+        return " ".join(often or self.model.words[:2]) or "red shirt"
 
     def tells_nothing(self) -> list[View]:
         """The views of which all items, as far as can be seen, have one and the same code: the model has not learnt."""
@@ -323,7 +332,7 @@ def _hit(codes: Codes, row: int, distance: int, score: float, words: float) -> H
         name=str(about.get("name", id)),
         distance=distance,
         score=score,
-        words=words,
+        words=min(words, 1.0),
         files=tuple(map(Path, about.get("files", ()))),
         texts=texts,
         labels=labels,

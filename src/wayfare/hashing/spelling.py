@@ -23,10 +23,19 @@ class Reading(NamedTuple):
     unknown: tuple[str, ...]
 
 
-def read(text: str, known: Mapping[str, int], is_word: Callable[[str], bool] = lambda word: False) -> Reading:
+IsWord = Callable[[str], bool]
+
+
+def no_word(word: str) -> bool:
+    """For encoders that know the words of their texts only."""
+    return False
+
+
+def read(text: str, known: Mapping[str, int], is_word: IsWord = no_word) -> Reading:
     """A text with its unknown words replaced; `known` says how often each word occurs.
 
-    A word that is not known but `is_word` is left as it is.
+    A word that is not known is left as it is if it, or another form of it, `is_word`: "sweaters" is no slip of
+    "sneakers".
     """
     changed: dict[str, str] = {}
     unknown: list[str] = []
@@ -36,7 +45,7 @@ def read(text: str, known: Mapping[str, int], is_word: Callable[[str], bool] = l
             parts.append(part)
             continue
         for word in tokens(part):
-            reading = word if word in known or is_word(word) else nearest(word, known)
+            reading = word if word in known or is_word(word) else nearest(word, known, is_word)
             if reading is None:
                 unknown.append(word)
             elif reading != word:
@@ -45,17 +54,27 @@ def read(text: str, known: Mapping[str, int], is_word: Callable[[str], bool] = l
     return Reading(" ".join(parts), changed, tuple(dict.fromkeys(unknown)))
 
 
-def nearest(word: str, known: Mapping[str, int]) -> str | None:
-    """The other form of a word, or else the known word of the fewest slips; the most frequent of several."""
+def nearest(word: str, known: Mapping[str, int], is_word: IsWord = no_word) -> str | None:
+    """The other form of a word, or else the known word of the fewest slips; itself, if another form of it is a word.
+
+    Of several it is one with the same letters ("shrit" is "shirt" before "shift"), and then the most frequent.
+    """
     for form in forms(word):
         if form in known:
             return form
+    if any(map(is_word, forms(word))):
+        return word
     if len(word) < _SHORTEST or word.isdigit():
         return None
     most = 2 if len(word) >= _LONG else 1
-    close = [(slips(word, other, most), -count, other) for other, count in known.items() if _may_be(word, other, most)]
+    letters = sorted(word)
+    close = [
+        (slips(word, other, most), sorted(other) != letters, -count, other)
+        for other, count in known.items()
+        if _may_be(word, other, most)
+    ]
     found = min((entry for entry in close if entry[0] <= most), default=None)
-    return None if found is None else found[2]
+    return None if found is None else found[3]
 
 
 def _may_be(word: str, other: str, most: int) -> bool:

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from wayfare.components import part
 from wayfare.core.errors import ConfigError
 from wayfare.core.protocols import Batch, Client, Output, Progress, SampleFiles, Task
+from wayfare.core.seeds import rng_for
 from wayfare.core.values import SHARE, Kind
 from wayfare.hashing import ranking
 from wayfare.hashing.base_method import BaseMethod
@@ -33,6 +34,7 @@ from wayfare.hashing.buffers import Buffers, joint_codes
 from wayfare.hashing.data.base import PairData, PairFiles
 from wayfare.hashing.data.pairs import Paired
 from wayfare.hashing.data.sample import SamplePairs
+from wayfare.hashing.dealing import dealt, samples_of
 from wayfare.hashing.images import GivenImages
 from wayfare.hashing.inputs import PairInputs
 from wayfare.hashing.model import BagOfWords, PairEncoders
@@ -99,6 +101,7 @@ class Hashing(Task):
     scale: float = 1.0  # of the whole loss; FedCAFE's code has 1 / clients here
     label_texts: float = 0.0  # share of the texts that are replaced by names of some of their labels, drawn anew
     examples: int = 0  # pairs to learn from on all devices together; 0: all are in this data
+    clients_judged: Literal["held out", "dealt"] = "held out"  # by their own pairs, or by a share of the common test
 
     sources: ClassVar[frozenset[str]] = frozenset({"labels", "categories", "files"})
     provides: ClassVar[frozenset[str]] = frozenset({"features", "classes", "codes"})
@@ -192,15 +195,22 @@ class Hashing(Task):
 
     @property
     def protocol(self) -> str:
+        own = "a query's own other half is among the first k of all queries', the mean of both directions"
+        if not self.classes:
+            return f"{len(self.pairs.query)} queries, no labels. R@k: {own}"
         return (
             f"MAP over the whole list by Hamming distance, ties at their expectation; {len(self.pairs.query)} queries, "
-            f"{len(self.pairs.retrieval)} to find; relevant: one of {len(self.classes)} labels in common. R@k: a "
-            "query's own other half is among the first k of all queries', the mean of both directions"
+            f"{len(self.pairs.retrieval)} to find; relevant: one of {len(self.classes)} labels in common. R@k: {own}"
         )
 
     # ---- network
 
     def network(self) -> nn.Module:
+        if self.base.needs_labels and not self.classes:
+            raise ConfigError(
+                f"{self.pairs.name}: these pairs have no labels to learn from; name a column of them (data.labels), or "
+                "set task.base = 'contrastive', which needs none"
+            )
         return self.model.network(self.pairs, self.base.initial_codes(self.model.bits, self.loaded.levels))
 
     def views(self, net: nn.Module) -> dict[str, int]:
@@ -225,6 +235,10 @@ class Hashing(Task):
                 self._ask_for_labels(batch, rng)
             yield batch
         self._settle(buffers)
+
+    def steps_in_pass(self, client: Client, batch_size: int) -> int:
+        held = len(client.train)
+        return len(self._turns(held // min(batch_size, held))) if held else 0
 
     def _ask_for_labels(self, batch: Step, rng: np.random.Generator) -> None:
         """Replace some of a batch's texts by names of some of their labels, at least one of each."""
@@ -321,6 +335,8 @@ class Hashing(Task):
 
     def doubt(self, now: dict[str, float], start: dict[str, float]) -> str:
         reached, chance = now.get("test/MAP"), now.get("test/random MAP")
+        if not self.classes:
+            return self._doubt_without_labels(now)
         if reached is None or chance is None or reached > chance + _LEARNT * (1 - chance):
             return ""
         return (
@@ -328,14 +344,45 @@ class Hashing(Task):
             "another training.lr or base method"
         )
 
+    def _doubt_without_labels(self, now: dict[str, float]) -> str:
+        """By R@10: of q queries, each in its own place by chance, k / q are among the first k."""
+        most, queries = _CUTOFFS[-1], len(self.pairs.query)
+        reached = now.get(f"test/R@{most}")
+        chance = min(1.0, most / max(1, queries))
+        if reached is None or reached > chance + _LEARNT * (1 - chance):
+            return ""
+        return (
+            f"no better than chance: R@{most} {reached:.3f}, and a random order has {chance:.3f} with {queries} "
+            "queries. Train longer, with more pairs, or with another training.lr"
+        )
+
     def evaluate(self, net: nn.Module, samples: np.ndarray | None) -> dict[str, float]:
-        """MAP of queries against the retrieval set; of given samples, every fifth is a query for the others."""
-        queries, database = self.pairs.query, self.pairs.retrieval
-        if samples is not None:
-            rows, is_query = self.pairs.train[samples], np.arange(len(samples)) % _QUERY_EVERY == 0
-            queries, database = rows[is_query], rows[~is_query]
+        """MAP of queries against the retrieval set; of given samples, every fifth is a query for the others.
+
+        Pairs without labels are relevant only to themselves: they have R@k.
+        """
+        if samples is None:
+            return self._judged(net, self.pairs.query, self.pairs.retrieval)
+        rows, is_query = self.pairs.train[samples], np.arange(len(samples)) % _QUERY_EVERY == 0
+        return self._judged(net, rows[is_query], rows[~is_query])
+
+    def evaluate_client(self, net: nn.Module, client: Client, samples: np.ndarray) -> dict[str, float]:
+        if self.clients_judged == "held out":
+            return self.evaluate(net, samples)
+        pairs, train = self.pairs, self.pairs.train
+        own, pool = (self.loaded.labels(train[rows])[-1] for rows in (samples_of(client), slice(None)))
+        parts = [
+            rows[dealt(self.loaded.labels(rows)[-1], own, pool, rng_for("dealt", client.id, name))]
+            for name, rows in (("query", pairs.query), ("retrieval", pairs.retrieval))
+        ]
+        return self._judged(net, *parts)
+
+    def _judged(self, net: nn.Module, queries: np.ndarray, database: np.ndarray) -> dict[str, float]:
         if not len(queries) or not len(database):
             return {}
+        own = dict(zip((f"R@{k}" for k in _CUTOFFS), self._own_recall(net, queries).tolist()))
+        if not self.classes:
+            return own
         labels = self.loaded.labels(queries)[-1], self.loaded.labels(database)[-1]
         tallies = [
             ranking.tally(self.codes(net, view, queries), self.codes(net, other, database), *labels)
@@ -343,7 +390,6 @@ class Hashing(Task):
         ]
         image, text = (tally.map() for tally in tallies)
         floor = tallies[0].random_map()
-        own = dict(zip((f"R@{k}" for k in _CUTOFFS), self._own_recall(net, queries).tolist()))
         return {"MAP i2t": image, "MAP t2i": text, "MAP": (image + text) / 2, "random MAP": floor} | own
 
     def _own_recall(self, net: nn.Module, queries: np.ndarray) -> np.ndarray:

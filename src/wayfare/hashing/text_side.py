@@ -89,6 +89,12 @@ class BagOfWords(TextSide):
         return torch.from_numpy(bags(texts, words).toarray())
 
     def encoder(self, pairs: Paired, bits: int) -> nn.Module:
+        if not pairs.bags.shape[1]:
+            raise ConfigError(
+                f"{pairs.name}: no word is in enough of the {len(pairs.train)} texts to train on (data.min_count), so "
+                "there is no vocabulary. Name another column of text, or let an encoder read them that knows words "
+                "already: `wayfare data get wordllama` and model.text = 'wordllama'"
+            )
         return Layers(pairs.bags.shape[1], self.hidden, bits)
 
     def terms(self, pairs: Paired) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ class Texts:
         return found
 
     def of_texts(self) -> dict[str, list[Path]]:
-        """The photos of each text; a text that is there twice is one."""
+        """The photos of each text; a text that appears twice is one."""
         found: dict[str, list[Path]] = {}
         for text, photo in zip(self.texts, self.photos):
             found.setdefault(text, []).extend([] if photo is None else [photo])
@@ -63,7 +63,7 @@ def _table(file: Path, photos: Path | None, delimiter: str) -> Texts:
     photo = next((name for name in columns if name.lower() in _PHOTO), None)
     if text is None:
         raise DataError(f"no column of texts; found {', '.join(map(repr, columns[:20]))}", file, 1,
-                        remedy=f"call it {_TEXT[0]!r}, and the one of photos {_PHOTO[0]!r}")  # fmt: skip
+                        remedy=f"name it {_TEXT[0]!r}, and the column of photos {_PHOTO[0]!r}")  # fmt: skip
     parsers = {text: some_text} | ({} if photo is None else {photo: str.strip})
     table = read_csv(file, parsers, problems, delimiter=delimiter)
     if not len(table):

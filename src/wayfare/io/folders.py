@@ -75,7 +75,7 @@ def pictures_below(root: Path, most: int | None = None) -> list[str]:
 
 
 def photo_files(photos: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """A photo, a folder of photos, or several of either, as files, each once."""
+    """A photo, a folder of photos, or several of either, as files, as often as they are named."""
     given = [photos] if isinstance(photos, str | os.PathLike) else photos
     files: list[Path] = []
     for path in map(Path, given):
@@ -84,4 +84,4 @@ def photo_files(photos: str | os.PathLike[str] | Iterable[str | os.PathLike[str]
         files += [path / name for name in pictures_below(path)] if path.is_dir() else [path]
     if not files:
         raise DataError("no JPEG, PNG or WebP pictures in it", Path(next(iter([*given, "."]))))
-    return list(dict.fromkeys(files))
+    return files

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from wayfare.core.errors import DataError, unknown
 from wayfare.io.findings import Findings
@@ -64,6 +64,7 @@ class FoundLayout(NamedTuple):
     layout: str
     path: Path
     form: str = ""  # what the user says it is, of those of the layout
+    columns: Mapping[str, str] | None = None  # of a table of photos and texts, where they have no usual names
 
     @property
     def module(self) -> ModuleType:
@@ -72,7 +73,8 @@ class FoundLayout(NamedTuple):
 
     def check(self, strict: bool = False, progress: Progress | None = None) -> Findings:
         """What it holds, and what is wrong with it."""
-        more = {"form": self.form} if self.form else {}
+        more: dict[str, Any] = {"form": self.form} if self.form else {}
+        more |= {"columns": self.columns} if self.columns else {}
         found: Findings = self.module.check(self.path, strict, progress, **more)
         return found
 
@@ -91,6 +93,8 @@ def find(path: Path, layout: str = "") -> list[FoundLayout]:
     if layout:
         return [FoundLayout(layout, path)]
     here = _layout_of(path)
+    if here == "folder":
+        _refuse_tables_below(path)
     if here and not (path / "town.json").exists():
         return [FoundLayout(here, path)]
     inside = sorted(item for item in path.iterdir() if not item.name.startswith(".")) if path.is_dir() else []
@@ -99,7 +103,7 @@ def find(path: Path, layout: str = "") -> list[FoundLayout]:
         if path.is_dir() and not inside:
             raise DataError("the folder is empty", path, remedy=READ)
         near = [import_module(MODULES[name]).near_miss(path) for name in _NEAR]
-        seen = list(filter(None, near)) or [contents(path), unknown_tables(path)]
+        seen = list(filter(None, near)) or [contents(path, FORMS), unknown_tables(path)]
         raise DataError("; ".join(filter(None, ["not in a known layout", *seen])), path, remedy=READ)
     return found
 
@@ -108,6 +112,17 @@ def check(path: Path, strict: bool = False, progress: Progress | None = None) ->
     """What each data set at a path holds and what is wrong with it; `strict` raises the first problem."""
     for found in find(path):
         yield found.check(strict, progress)
+
+
+def _refuse_tables_below(path: Path) -> None:
+    """Folders with a table each are no class folders: what the tables say would be lost."""
+    folders = {file.parent for ending in ("csv", "tsv") for file in path.glob(f"*/*.{ending}")}
+    if named := sorted(folder.name for folder in folders if _layout_of(folder) in _NEAR):
+        what = f"{len(named)} of its folders have a table of photos of their own, not read here: {', '.join(named[:5])}"
+        remedy = (
+            "put one table of all photos beside the folders (oslo/1.jpg, ...); or are these classes? --layout folder"
+        )
+        raise DataError(what, path, remedy=remedy)
 
 
 def _layout_of(path: Path) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from wayfare.core.protocols import Progress, silent
@@ -20,8 +22,13 @@ class LazyInputs(ABC):
 
     def prepare(self, progress: Progress) -> None:
         """Read everything, reporting to `progress`."""
+        with self._reporting(progress):
+            _ = self.inputs
+
+    @contextmanager
+    def _reporting(self, progress: Progress) -> Iterator[None]:
         self._progress = progress
         try:
-            _ = self.inputs
+            yield
         finally:
             del self._progress

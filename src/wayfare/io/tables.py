@@ -120,7 +120,8 @@ def read_csv(
 
     `also` are optional columns: if the file lacks one, so does the table. The values of `key` must be unique: a row
     that repeats one is a problem. `content` is the content of the file, if it is part of an archive. `unknown` names
-    columns of which an odd value is only left out: what stands in its place, while the rest of the row is kept.
+    columns of which an odd value is only left out: what stands in its place, while the rest of the row is kept. With ""
+    as the delimiter, the header says it.
     """
     rows = _rows(path, delimiter, content)
     _, header = next(rows, (1, []))
@@ -150,7 +151,9 @@ def read_csv(
                 if unknown is None or name not in unknown:
                     problems.add(str(error), path, line, name, "correct or remove the line")
                     break
-                problems.add(f"{error}; only this field is left out", path, line, name, "correct or empty it")
+                problems.add(
+                    f"{error}; only this field is left out", path, line, name, "correct or empty it", used=True
+                )
                 values.append(unknown[name])
         if len(values) < len(wanted):
             continue
@@ -165,14 +168,22 @@ def read_csv(
     return Table(path, kept, lines)
 
 
+def delimiter_of(line: str) -> str:
+    """What parts the columns of a table, by its first line: spreadsheets also write semicolons and tabs."""
+    return max(",;\t", key=line.count)
+
+
 def header(path: Path, delimiter: str = ",") -> list[str]:
-    """The names of a table's columns, for layouts where they vary; only the first line is read."""
+    """The names of a table's columns, for layouts where they vary; only the first line is read.
+
+    With "" as the delimiter, it is the one by which the line has the most columns.
+    """
     try:
         if not path.is_file():
             raise DataError("no such file" if not path.exists() else "not a regular file", path)
         with path.open("rb") as file:
             line = file.readline(MAX_FIELD).decode("utf-8-sig", "replace")
-        names = next(csv.reader([line], delimiter=delimiter), [])
+        names = next(csv.reader([line], delimiter=delimiter or delimiter_of(line)), [])
     except (OSError, ValueError, csv.Error) as error:
         raise DataError(f"cannot be read: {error}", path, 1) from error
     return [name.strip() for name in names]
@@ -181,7 +192,8 @@ def header(path: Path, delimiter: str = ",") -> list[str]:
 def _rows(path: Path, delimiter: str, content: bytes | None) -> Iterator[tuple[int, list[str]]]:
     csv.field_size_limit(MAX_FIELD)
     found = read_text(path) if content is None else decode_text(content, path)
-    reader = csv.reader(io.StringIO(found, newline=""), delimiter=delimiter)
+    parting = delimiter or delimiter_of(found.partition("\n")[0])
+    reader = csv.reader(io.StringIO(found, newline=""), delimiter=parting)
     try:
         for row in reader:
             yield reader.line_num, row

@@ -3,8 +3,9 @@
 A .pth file is a pickle, so it may contain code, and even without code it may unpack to more memory than there is.
 `import_weights` therefore opens it in a separate process with limits on memory, time and output size, and without a
 network where the system allows that. There it calls `torch.load(weights_only=True)`: the only place in Wayfare where a
-pickle is read. Before loading, the unpacked size is checked; afterwards, that no tensor claims more numbers than are
-stored. An .onnx file holds no code; it is read there too (`io.onnx_tensors`).
+pickle is loaded. Before loading, the unpacked size is checked; afterwards, that no tensor claims more numbers than are
+stored. An .onnx file holds no code; it is read there too (`io.onnx_tensors`), as is a .ckpt of JAX, a pickle of arrays
+whose opcodes are read and not run (`io.pickled_arrays`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from safetensors import SafetensorError, safe_open
 
 from wayfare.core.errors import DataError
-from wayfare.io import onnx_tensors
+from wayfare.io import onnx_tensors, pickled_arrays
 from wayfare.io.cache import sync
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def load_weights(path: Path, sha256: str | None = None) -> dict[str, Tensor]:
         raise DataError("no such file", file=path)
     if sha256 is not None and (found := file_sha256(path)) != sha256:
         raise DataError(f"has the sha256 {found}, expected {sha256}", file=path, remedy="import the weights again")
-    from safetensors.torch import load_file
+    from safetensors.torch import load_file  # it imports torch, which the caller of `import_weights` does not need
 
     try:
         return dict(load_file(path))
@@ -61,7 +62,7 @@ def missing(weights: str) -> list[str]:
 
 
 def import_weights(source: Path, target: Path) -> dict[str, str | int]:
-    """Convert a .pth, .pt or .onnx file to safetensors; return the new file's sha256, number of tensors and size."""
+    """Convert a .pth, .pt, .onnx or .ckpt file to safetensors; return the new file's sha256, tensors and size."""
     if not source.is_file():
         raise DataError("no such file", file=source)
     if target.suffix != ".safetensors":
@@ -141,7 +142,7 @@ def _without_network() -> tuple[str, ...]:
     return ()
 
 
-# ---- The isolated process
+# ---- The isolated process: torch is imported here, once the limits are set
 
 
 def _main(arguments: list[str]) -> int:
@@ -179,6 +180,9 @@ def _convert(source: Path, part: Path) -> None:
     size = source.stat().st_size
     if source.suffix == ".onnx":
         state = {name: torch.tensor(values) for name, values in onnx_tensors.state_dict(source.read_bytes()).items()}
+    elif source.suffix == ".ckpt" and not zipfile.is_zipfile(source):
+        arrays = pickled_arrays.torchvision_names(pickled_arrays.state_dict(source.read_bytes()))
+        state = {name: torch.tensor(values) for name, values in arrays.items()}
     else:
         _refuse_packed(source, size)
         state = _state_dict(torch.load(source, map_location="cpu", weights_only=True))

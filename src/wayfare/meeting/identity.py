@@ -1,8 +1,11 @@
 """Who a device is: a key, and a certificate with its name, for TLS in both directions.
 
-The authority that signs the certificates has a key that everybody can compute, on purpose: TLS then proves to each side
-that the other holds the key of its certificate, and says nothing more. Which key belongs to a name is decided by the
-pins: the first key that came with a name, or the one that the owner has written down, is the only one from then on.
+An invited device has its certificate from its group's authority and meets devices of that group only. The others have
+theirs from an authority whose key everybody can compute, on purpose: TLS then proves to each side that the other holds
+the key of its certificate, and says nothing more. Which key belongs to a name is decided by the pins: the first key
+that came with a name, or the one that the owner has written down, is the only one from then on.
+
+The dates in a certificate are those of its authority, so that they do not say when a device began.
 """
 
 from __future__ import annotations
@@ -11,21 +14,60 @@ import hashlib
 import json
 import ssl
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec
+
 from wayfare.core import disk
 from wayfare.core.errors import ConfigError, StoreError
-from wayfare.io.certificates import Authority, fingerprint, name_in, new_key, pem, private_pem, write_private
+from wayfare.io.certificates import (
+    Authority,
+    fingerprint,
+    name_in,
+    new_key,
+    pem,
+    private_pem,
+    role_in,
+    write_private,
+)
 
-_DAYS = 3650
+SIGN = "signage"  # the role of signage in a certificate of a group
+_ALWAYS = datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 _MOST = 10_000  # peers that are remembered
 _NAME = 63
 
 
 class UnknownPeer(Exception):
     """A peer that is not the one that it says it is, or that its owner has not allowed."""
+
+
+def check_name(name: str) -> None:
+    """Names are shown to others and are names of folders."""
+    if not (0 < len(name) <= _NAME and all(c.isascii() and (c.isalnum() or c in "-_") for c in name)):
+        raise ConfigError(f"{name!r} cannot be a device's name: expected at most {_NAME} letters, digits, - and _")
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """What an invitation gives a device: PEM texts."""
+
+    authority: str
+    certificate: str
+    key: str
+
+
+@dataclass(frozen=True)
+class PeerIdentity:
+    """The other end of a connection."""
+
+    name: str
+    key: str  # fingerprint
+    is_sign: bool  # its group's authority says that it is signage
 
 
 @dataclass(frozen=True)
@@ -35,32 +77,58 @@ class Identity:
     folder: Path
     name: str
 
-    def settle(self) -> None:
-        """Make key and certificate if they are not there."""
-        if not (0 < len(self.name) <= _NAME and all(c.isascii() and (c.isalnum() or c in "-_") for c in self.name)):
-            raise ConfigError(f"--name {self.name!r}: expected at most {_NAME} letters, digits, - and _")
+    def settle(self, invited: Credentials | None = None) -> None:
+        """Make key and certificate if they are not there, or take those of an invitation."""
+        check_name(self.name)
         if not (self.folder / "device.crt").exists():
-            key = new_key()
-            (self.folder / "device.key").unlink(missing_ok=True)  # of a start that was interrupted
-            write_private(self.folder / "device.key", private_pem(key))
-            made = _everybodys().for_peer(self.name, key.public_key(), _DAYS)
-            write_private(self.folder / "device.part", pem(made)).replace(self.folder / "device.crt")
-        if (found := self._certificate()[0]) != self.name:
+            for name in ("device.key", "group.crt"):  # of a start that was interrupted
+                (self.folder / name).unlink(missing_ok=True)
+            if invited is None:
+                key = new_key()
+                secret = private_pem(key)
+                certificate = pem(_everybodys().for_peer(self.name, key.public_key(), 0))
+            else:
+                secret, certificate = invited.key.encode(), invited.certificate.encode()
+                write_private(self.folder / "group.crt", invited.authority.encode())
+            write_private(self.folder / "device.key", secret)
+            (self.folder / "device.part").unlink(missing_ok=True)
+            write_private(self.folder / "device.part", certificate).replace(self.folder / "device.crt")
+        if (found := self.own_name) != self.name:
             raise ConfigError(f"{self.folder} belongs to {found!r}: choose another --home, or --name {found}")
+        if invited is not None and disk.read(self.folder / "device.crt") != invited.certificate.encode():
+            raise ConfigError(
+                f"{self.folder} has another key than the invitation: choose another --home for this invitation"
+            )
+        self.tls(serves=True)  # a key that cannot be used is an error now, not at the first meeting
 
-    def _certificate(self) -> tuple[str, str]:
-        from cryptography import x509
-
-        try:
-            found = x509.load_pem_x509_certificate((self.folder / "device.crt").read_bytes())
-        except (OSError, ValueError) as error:
-            raise StoreError(f"{self.folder / 'device.crt'} cannot be read: {error}") from error
-        return name_in(found), fingerprint(found.public_key())
+    def _authority(self) -> bytes:
+        """The certificate of the authority whose devices it meets."""
+        made = disk.read(self.folder / "group.crt") if self.is_invited else pem(_everybodys().own(0))
+        own = x509.load_pem_x509_certificate(disk.read(self.folder / "device.crt"))
+        own.verify_directly_issued_by(x509.load_pem_x509_certificate(made))  # or anybody could be let in
+        return made
 
     @cached_property
+    def _own(self) -> PeerIdentity:
+        try:
+            return _identity_in(x509.load_pem_x509_certificate(disk.read(self.folder / "device.crt")))
+        except (OSError, ValueError) as error:
+            raise StoreError(f"{self.folder / 'device.crt'} cannot be read: {error}") from error
+
+    @property
     def key(self) -> str:
         """The fingerprint of its key."""
-        return self._certificate()[1]
+        return self._own.key
+
+    @property
+    def own_name(self) -> str:
+        """The name in its certificate."""
+        return self._own.name
+
+    @property
+    def is_invited(self) -> bool:
+        """Whether it belongs to a group."""
+        return (self.folder / "group.crt").exists()
 
     def tls(self, serves: bool) -> ssl.SSLContext:
         """TLS 1.3 in which both sides show a certificate."""
@@ -68,25 +136,37 @@ class Identity:
         made.minimum_version = ssl.TLSVersion.TLSv1_3
         made.check_hostname = False  # peers have names, not addresses
         made.verify_mode = ssl.CERT_REQUIRED
-        made.load_verify_locations(cadata=pem(_everybodys().own(_DAYS)).decode())
-        made.load_cert_chain(self.folder / "device.crt", self.folder / "device.key")
+        try:
+            made.load_verify_locations(cadata=self._authority().decode())
+            made.load_cert_chain(self.folder / "device.crt", self.folder / "device.key")
+        except (OSError, ValueError, TypeError, InvalidSignature) as error:  # ssl's errors are OSErrors
+            raise StoreError(
+                f"{self.folder}: device.crt, device.key and group.crt do not belong together, or one cannot be read "
+                f"({error or type(error).__name__}): restore them from a copy, or begin anew with another --home"
+            ) from error
         return made
 
 
-def peer_of(line: ssl.SSLSocket) -> tuple[str, str]:
-    """The name and the fingerprint of the other end."""
-    from cryptography import x509
+def peer_of(line: ssl.SSLSocket) -> PeerIdentity:
+    """The other end."""
+    try:
+        return _identity_in(x509.load_der_x509_certificate(line.getpeercert(binary_form=True) or b""))
+    except (
+        ValueError,
+        TypeError,
+        UnsupportedAlgorithm,
+    ) as error:  # OpenSSL lets more pass
+        raise UnknownPeer(f"a certificate that cannot be read: {error}") from error
 
-    certificate = x509.load_der_x509_certificate(line.getpeercert(binary_form=True) or b"")
-    return name_in(certificate), fingerprint(certificate.public_key())
+
+def _identity_in(certificate: x509.Certificate) -> PeerIdentity:
+    return PeerIdentity(name_in(certificate), fingerprint(certificate.public_key()), role_in(certificate) == SIGN)
 
 
 def _everybodys() -> Authority:
-    from cryptography.hazmat.primitives.asymmetric import ec
-
     secret = int.from_bytes(hashlib.sha256(b"wayfare encounters: this key is no secret").digest(), "big")
     key: Any = ec.derive_private_key(secret, ec.SECP256R1())
-    return Authority("Wayfare encounters", key)
+    return Authority("Wayfare encounters", key, dates=_ALWAYS)
 
 
 @dataclass
@@ -101,7 +181,7 @@ class Pins:
         """Refuse a peer whose key is not that of its name; remember a new one."""
         known = self.read()
         if key == self.own:
-            raise UnknownPeer("that is this device itself")
+            raise UnknownPeer("it is this device itself")
         if not (0 < len(name) <= _NAME and name.isprintable()):
             raise UnknownPeer("a peer without a name")
         if name in known:
@@ -117,7 +197,7 @@ class Pins:
     def read(self) -> dict[str, str]:
         """The fingerprints by name."""
         try:
-            found = json.loads(self.file.read_text(encoding="utf-8"))
+            found = json.loads(disk.read(self.file))
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, RecursionError) as error:

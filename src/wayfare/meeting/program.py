@@ -20,16 +20,20 @@ from wayfare.core.gate import Gate
 from wayfare.core.locks import folder_held
 from wayfare.core.memory import Memories
 from wayfare.core.protocols import Client, Task
-from wayfare.encounters.alone import LoneDevice, Parts, Published
+from wayfare.encounters.alone import LoneDevice, Parts
 from wayfare.encounters.policies.fedtour import FedTour
+from wayfare.encounters.scenario import limit_of
 from wayfare.encounters.topology import Encounters
 from wayfare.engines.local import Local
 from wayfare.experiment import Experiment
 from wayfare.io.address import Address
-from wayfare.meeting.diary import Diary
-from wayfare.meeting.discovery import Mdns
-from wayfare.meeting.identity import Identity, Pins
+from wayfare.io.cache import cache_dir
+from wayfare.io.outside import settings_outside
+from wayfare.meeting.diary import BUDGET, Diary
+from wayfare.meeting.discovery import GivenAddresses, Mdns, PeerLink
+from wayfare.meeting.identity import Credentials, Identity, Pins
 from wayfare.meeting.peer import Habits, MeetingPeer
+from wayfare.meeting.published import PublishedRecord
 from wayfare.partition.split import Split
 
 
@@ -47,7 +51,10 @@ class MeetingPlan:
     discover: bool = False
     signage: bool = False
     strangers: bool = True
-    published: Published | None = None
+    invited: Credentials | None = None
+    published: PublishedRecord | None = None
+    trusts: tuple[str, ...] = ()  # names of devices whose published record is believed
+    new_day: bool = False  # another budget, for the model that there is
     meetings: int = 0
     slot: float = 0.0  # seconds; 0: the recipe's
     deadline: float = 120.0
@@ -71,33 +78,59 @@ def opened(plan: MeetingPlan, notify: Callable[[str], None] = print) -> Iterator
         raise ConfigError(
             "signage holds no photos: give --photos to a device that trains, or --signage to one that does not"
         )
+    if plan.invited is not None:
+        _check_files(plan)
     plan.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     with contextlib.ExitStack() as stack:
         stack.enter_context(folder_held(plan.home))  # two processes would send with one budget
         identity = Identity(plan.home, plan.name)
-        identity.settle()
+        identity.settle(plan.invited)
         parts = _parts(plan, settings, lambda: stack.enter_context(Local()))
-        diary = Diary(plan.home)
+        diary = Diary(plan.home, identity.key)
         known = diary.load(parts.initial)
         if known is None and not plan.signage:
             notify(f"training on {len(parts.client.train)} samples of {plan.photos}")
-        device = LoneDevice(parts, known)
-        link = stack.enter_context(Mdns(plan.listen)) if plan.discover else None
+        device = LoneDevice(parts, known, plan.published.ends if plan.published else None)
+        _begin_day(plan, device, diary, is_first=known is None)
+        links: list[PeerLink] = [GivenAddresses(plan.peers), *([Mdns(plan.listen)] if plan.discover else [])]
+        for link in links:
+            stack.enter_context(link)
         habits = Habits(
-            listen=plan.listen, peers=plan.peers, slot=plan.slot or settings.slot, deadline=plan.deadline,
-            meetings=plan.meetings, about=_about(parts, experiment),
+            listen=plan.listen, slot=plan.slot or settings.slot, deadline=plan.deadline, meetings=plan.meetings,
+            about=_about(parts, experiment), trusts=plan.trusts,
         )  # fmt: skip
         pins = Pins(plan.home / "known.json", identity.key, plan.strangers)
-        yield MeetingPeer(
-            identity, pins, device, diary, habits, notify=notify, nearby=link.near if link else tuple
-        )  # fmt: skip
+        yield MeetingPeer(identity, pins, device, diary, habits, notify=notify, links=links)
+
+
+def _check_files(plan: MeetingPlan) -> None:
+    """Refuse an invitation whose recipe reads other files of this machine than its owner has named."""
+    own = [folder for folder in (plan.photos, plan.probe) if folder is not None]
+    for name, text in settings_outside(plan.experiment, [*own, cache_dir()]):
+        raise ConfigError(
+            f"the invitation's recipe names a file of this machine: {name} = {text!r}. A device reads its photos and "
+            f"Wayfare's cache, {cache_dir().resolve()}: what all devices need, such as weights, belongs there"
+        )
+
+
+def _begin_day(plan: MeetingPlan, device: LoneDevice, diary: Diary, is_first: bool) -> None:
+    """The first day, or another one: with what was published, or else with what was heard on the day before."""
+    if plan.new_day and not is_first:
+        diary.record = plan.published or diary.record_of_day()
+        diary.day += 1
+        device.begin_anew(diary.record.ends if diary.record else None)
+    elif plan.published:
+        diary.record = plan.published
+    if is_first or plan.new_day:
+        diary.begin_day(float(device.state.columns["score"][0]))
+        diary.save(device.state)
 
 
 def _parts(plan: MeetingPlan, settings: Encounters, engines: Callable[[], Local]) -> Parts:
     """The device on its own folder, and what it measures models with."""
     experiment, exchange, nothing = plan.experiment, plan.experiment.exchange, np.empty(0, np.int64)
     if exchange is None or (folder := plan.photos or plan.probe) is None:
-        raise ConfigError("signage needs --probe: pictures that say how good a model is")
+        raise ConfigError("signage needs --probe, pictures to test models on")
     task = _task(experiment, folder)
     everything = np.arange(task.samples)
     client = Client(plan.name, nothing, nothing)
@@ -113,7 +146,7 @@ def _parts(plan: MeetingPlan, settings: Encounters, engines: Callable[[], Local]
         if other.terms != task.terms:
             raise ConfigError(f"{plan.probe} and {folder} have different classes: set data.names in the recipe")
     if exchange.scored and not len(probe):
-        raise ConfigError("nothing says how good a model is: set evaluation.holdout, or give --probe DIR")
+        raise ConfigError("nothing to test models on: set evaluation.holdout, or give --probe DIR")
     return Parts(
         id=plan.name,
         task=task,
@@ -125,7 +158,7 @@ def _parts(plan: MeetingPlan, settings: Encounters, engines: Callable[[], Local]
         measures=measures,
         probe=probe,
         tells_labels=not (isinstance(exchange, FedTour) and exchange.predict_with in ("regressor", "chance")),
-        published=plan.published,
+        limit=limit_of(exchange.limit, settings.signage_limit if plan.signage else 0),
         stationary=plan.signage,
         iterations=0 if plan.signage else settings.iterations,
     )
@@ -167,4 +200,4 @@ def _about(parts: Parts, experiment: Experiment) -> str:
 def budget(peer: MeetingPeer) -> dict[str, int]:
     """What the device has sent and taken, and what it still may."""
     columns = peer.device.state.columns
-    return {name: int(columns[name][0]) for name in ("sent", "taken", "can_send", "can_take")}
+    return {name: int(columns[name][0]) for name in BUDGET}

@@ -2,7 +2,7 @@
 
     hello      version, what the recipe means, a random number, transfers that were never acknowledged
     settled    what became of those
-    offer      whether I can send, how good I am, the digest of my model
+    offer      whether I can send, how good I am, the digest of my model; from signage also the published record
     want       whether I ask for your model, and how much of it I have from last time
     weights    the model, or the rest of it: first to the one that was called, then to the one that called
     ack        taken, or refused at the gate
@@ -22,10 +22,11 @@ from typing import Any
 from wayfare.core.gate import Refusal
 from wayfare.core.text import printable
 from wayfare.encounters.alone import DeviceOffer, LoneDevice
-from wayfare.meeting.diary import Diary, Transfer, new_id, number_or_none
+from wayfare.meeting.diary import Diary, Encounter, Transfer, new_id, number_or_none
+from wayfare.meeting.published import record_in, record_of
 from wayfare.meeting.wire import MOST_OPEN, Line, PeerFault
 
-VERSION = 1
+VERSION = 2
 _SPARE = 2**16  # bytes by which a model's file may differ from twice mine
 
 
@@ -39,6 +40,7 @@ class Contact:
     slot: int
     calls: bool  # I called
     begins: bool  # we did not meet in the slot before
+    is_trusted: bool = False  # its published record is believed
 
 
 class Session:
@@ -63,8 +65,10 @@ class Session:
         found = self._swap("settled", settled=settled)["settled"]
         self._settle({transfer: found.get(transfer, "unknown") for transfer in open_})
         mine = self._device.offer(contact.number, contact.slot)
+        record = record_of(diary.heard.values()) if self._device.parts.stationary else None
         said = {**asdict(mine), "score": number_or_none(mine.score), "labels": list(mine.labels)}
-        theirs = _offer(self._swap("offer", **said))
+        heard = self._swap("offer", **said, record=record.values() if record else None)
+        theirs, told = _offer(heard), record_in(heard["record"])
         asks, predicted = self._device.decide(
             contact.number, theirs, contact.slot, chance=_chance(nonce, hello["nonce"]), begins=contact.begins
         )
@@ -73,8 +77,15 @@ class Session:
         wanted = self._swap("want", **want)
         if wanted["wants"] and not (mine.announced and not mine.avoids and not theirs.avoids):
             raise PeerFault("it asks for what was not offered")
-        self.met, diary.meetings = True, diary.meetings + 1
-        diary.last[contact.key] = contact.slot
+        self.met = True
+        diary.note(
+            Encounter(
+                _both(nonce, hello["nonce"]), contact.key, contact.name, diary.meetings + 1, slot=contact.slot,
+                day=diary.day, score=heard["score"], asks=asks, asked=wanted["wants"],
+            )
+        )  # fmt: skip
+        if told and contact.is_trusted:
+            diary.record = told
         diary.save(self._device.state)
         steps = [(wanted["wants"], lambda: self._send(wanted)), (asks, lambda: self._take(want, predicted))]
         for due, step in reversed(steps) if contact.calls else steps:
@@ -97,7 +108,8 @@ class Session:
                 continue
             if found[line.transfer] == "unknown":  # it never arrived whole
                 self._diary.ledger.remove(line)
-                self._device.count("sent", -1)
+                if line.day == self._diary.day:
+                    self._device.count("sent", -1)
             else:
                 line.state = "taken" if found[line.transfer] == "taken" else "refused"
 
@@ -119,9 +131,9 @@ class Session:
         self._diary.save(self._device.state)
 
     def _new_line(self, transfer: str, way: Any, state: Any, sha256: str) -> Transfer:
-        who = self._contact
+        who, diary = self._contact, self._diary
         return Transfer(
-            transfer, who.key, who.name, way=way, state=state, sha256=sha256, meeting=self._diary.meetings
+            transfer, who.key, who.name, way=way, state=state, sha256=sha256, meeting=diary.meetings, day=diary.day
         )  # fmt: skip
 
     # ---- taking
@@ -135,7 +147,7 @@ class Session:
             raise PeerFault(f"a model of {head['bytes']:,} bytes from {head['from']:,} on, at most {most:,} are read")
         data = self._received(head)
         line = self._new_line(head["transfer"], "taken", "taken", head["sha256"])
-        line.predicted = number_or_none(predicted)
+        line.predicted, line.start = number_or_none(predicted), head["from"]
         try:
             self._device.admitted(data)
         except Refusal as refusal:  # it costs its sender, not me
@@ -191,7 +203,11 @@ def _offer(said: Mapping[str, Any]) -> DeviceOffer:
     )
 
 
+def _both(one: str, other: str) -> str:
+    """What both sides get from the random numbers of both."""
+    return hashlib.sha256("".join(sorted((one, other))).encode()).hexdigest()
+
+
 def _chance(one: str, other: str) -> float:
-    """One number in [0, 1) that both sides get from the random numbers of both."""
-    both = hashlib.sha256("".join(sorted((one, other))).encode()).digest()
-    return int.from_bytes(both[:6], "big") / 2**48
+    """One number in [0, 1) for both sides."""
+    return int(_both(one, other)[:12], 16) / 2**48

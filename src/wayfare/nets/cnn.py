@@ -49,7 +49,7 @@ class SmallCNN(nn.Module):
     def features(self, x: Tensor) -> Tensor:
         # reshape, not flatten or view: a channels_last tensor has no plain view of this shape
         x = self.blocks(x)
-        return torch.relu(self.hidden(x.reshape(len(x), -1)))
+        return torch.relu(self.hidden(x.reshape(x.shape[0], -1)))
 
     def forward(self, x: Tensor) -> Tensor:
         logits: Tensor = self.head(self.features(x))

@@ -71,7 +71,7 @@ class Embedding(nn.Module):
         maps = self.proj(resized(x, (rows * patch, columns * patch)))
         maps = maps + _resampled(net.pos_embed[:, 1:], rows, columns)
         token = (net.cls_token + net.pos_embed[:, :1]).transpose(1, 2)[..., None]
-        return torch.cat((token.expand(len(x), -1, 1, columns), maps), 2)
+        return torch.cat((token.expand(x.shape[0], -1, 1, columns), maps), 2)
 
 
 def _resampled(positions: Tensor, rows: int, columns: int) -> Tensor:
@@ -160,7 +160,7 @@ def tokens_of(maps: Tensor) -> Tensor:
 def map_of(tokens: Tensor, columns: int) -> Tensor:
     """The token map of tokens (N, 1 + H W, C), in channels_last memory."""
     token = tokens[:, :1, None].expand(-1, -1, columns, -1)
-    patches = tokens[:, 1:].reshape(len(tokens), -1, columns, tokens.shape[2])
+    patches = tokens[:, 1:].reshape(tokens.shape[0], -1, columns, tokens.shape[2])
     return torch.cat((token, patches), 1).permute(0, 3, 1, 2)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from tokenizers import Tokenizer  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor, nn
 from torch.nn.functional import gelu, layer_norm, linear, normalize, scaled_dot_product_attention
 
@@ -20,7 +21,7 @@ from wayfare.core.bundle import digest
 from wayfare.core.errors import DataError
 
 TOKENIZER = "tokenizer"
-_LONGEST = 128  # tokens of a text; what follows is left out
+LONGEST = 128  # tokens of a text; what follows is left out
 _EPS = 1e-12
 _PART = 64  # texts that go through a network together
 _LAYER = "encoder.layer.{}."
@@ -35,7 +36,8 @@ class SentenceEncoder(nn.Module):
         super().__init__()
         self.name, self.digest = name, digest(weights)
         self._weights = {key: tensor for key, tensor in weights.items() if key != TOKENIZER}
-        self._tokenizer = _tokenizer(name, weights[TOKENIZER])
+        self.tokenizer_json = bytes(weights[TOKENIZER].numpy()).decode()
+        self._tokenizer = _tokenizer(name, self.tokenizer_json)
 
     @property
     def width(self) -> int:
@@ -54,15 +56,20 @@ class SentenceEncoder(nn.Module):
     def forward(self, texts: Sequence[str]) -> Tensor:
         """Texts of similar length go together: padding takes time."""
         found = torch.zeros(len(texts), self.width)
-        coded = self._tokenizer.encode_batch([text.strip() for text in texts], add_special_tokens=self.special)
-        order = sorted(range(len(texts)), key=lambda row: (len(coded[row].ids), row))
+        coded = self._coded(texts)
+        order = sorted(range(len(texts)), key=lambda row: (len(coded[row]), row))
         for start in range(0, len(order), _PART):
             rows = order[start : start + _PART]
-            most = max(len(coded[row].ids) for row in rows)
-            tokens = torch.tensor([coded[row].ids + [0] * (most - len(coded[row].ids)) for row in rows]).long()
-            mask = torch.tensor([[1.0] * len(coded[row].ids) + [0.0] * (most - len(coded[row].ids)) for row in rows])
-            found[rows] = normalize(self.pooled(tokens.reshape(len(rows), most), mask.reshape(len(rows), most)))
+            found[rows] = normalize(self.pooled(*_padded([coded[row] for row in rows])))
         return found
+
+    def tokens(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """What `pooled` takes, of these texts together."""
+        return _padded(self._coded(texts))
+
+    def _coded(self, texts: Sequence[str]) -> list[list[int]]:
+        coded = self._tokenizer.encode_batch([text.strip() for text in texts], add_special_tokens=self.special)
+        return [each.ids for each in coded]
 
 
 class MiniLM(SentenceEncoder):
@@ -120,16 +127,22 @@ def weights_only(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in tensors.items() if not name.endswith("position_ids")}
 
 
-def _tokenizer(name: str, content: Tensor) -> Any:
-    # a tenth of a second that only these encoders need
-    from tokenizers import Tokenizer  # type: ignore[import-not-found, unused-ignore]
+def _padded(coded: Sequence[list[int]]) -> tuple[Tensor, Tensor]:
+    """Tokens, int64 (n, L), with 0 after the end of each text, and a mask that is 0 there."""
+    most = max(map(len, coded))
+    tokens = torch.tensor([ids + [0] * (most - len(ids)) for ids in coded]).long()
+    mask = torch.tensor([[1.0] * len(ids) + [0.0] * (most - len(ids)) for ids in coded])
+    return tokens.reshape(len(coded), most), mask.reshape(len(coded), most)
 
+
+def _tokenizer(name: str, content: str) -> Any:
+    # a tenth of a second that only these encoders need
     try:
-        found = Tokenizer.from_str(bytes(content.numpy()).decode())
+        found = Tokenizer.from_str(content)
     except Exception as error:  # the library raises plain Exception
         raise DataError(
             f"the tokenizer of {name} cannot be read: {error}", remedy=f"wayfare data get {name}"
         ) from error
     found.no_padding()
-    found.enable_truncation(_LONGEST)
+    found.enable_truncation(LONGEST)
     return found

@@ -38,7 +38,7 @@ class Convolutions(nn.Sequential):
         return x
 
     def forward(self, x: Tensor) -> Tensor:
-        x = nn.functional.adaptive_avg_pool2d(self.maps(x), self._grid).reshape(len(x), -1)
+        x = nn.functional.adaptive_avg_pool2d(self.maps(x), self._grid).reshape(x.shape[0], -1)
         (tail,) = self._tail
         return x if tail is None else tail(x)
 

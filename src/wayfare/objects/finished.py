@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from wayfare.core.errors import ConfigError
 from wayfare.finished import ClassifierRun, PictureClassifier
 from wayfare.objects.data.folder import ClassFolders
 from wayfare.objects.inputs import NORMALISATION
-from wayfare.objects.loaded import POOL
+from wayfare.objects.loaded import POOL, TEST
 from wayfare.objects.task import Objects
+from wayfare.portable import spread_rows
 
 
 class ObjectsRun(ClassifierRun):
@@ -27,6 +30,10 @@ class ObjectsRun(ClassifierRun):
         means, deviations = NORMALISATION[self.task.model.scaling]
         scaling = means[:channels], deviations[:channels]
         return PictureClassifier(self.trained_net, scaling, self.task.model.frozen_part())
+
+    def own_pictures(self, count: int) -> np.ndarray:
+        images = self.task.loaded.parts[TEST].images
+        return np.asarray(images[spread_rows(len(images), count)])
 
     def on_folder(self, path: str) -> Objects:
         """All of a folder of class folders; its part `test`, if it has one beside `train`."""

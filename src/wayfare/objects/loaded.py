@@ -34,11 +34,8 @@ class LoadedObjects(LazyInputs):
 
     def read(self, progress: Progress) -> None:
         """Read the pictures, but compute no features of them yet."""
-        self._progress = progress
-        try:
+        with self._reporting(progress):
             _ = self.parts
-        finally:
-            del self._progress
 
     @cached_property
     def inputs(self) -> tuple[ObjectInputs, ObjectInputs]:

@@ -170,12 +170,25 @@ class Objects(Task):
             total += len(labels)
         return {"accuracy": right / max(total, 1), "loss": loss / max(total, 1)}
 
+    @property
+    def protocol(self) -> str:
+        labels = self.loaded.parts[TEST].labels
+        if not len(labels):
+            return ""
+        often, chance = self._commonest(labels)
+        always = f"always answering {often!r} would be right for {100 * chance:.1f} %"
+        return f"test set: {len(labels):,} pictures of {len(np.unique(labels))} classes; {always}"
+
+    def _commonest(self, labels: np.ndarray) -> tuple[str, float]:
+        """The class of most pictures, and the share of them that it is right for."""
+        counts = np.bincount(labels, minlength=len(self.classes))
+        return self.classes[int(counts.argmax())], float(counts.max() / len(labels))
+
     def doubt(self, now: dict[str, float], start: dict[str, float]) -> str:
         reached, labels = now.get("test/accuracy"), self.loaded.parts[TEST].labels
         if reached is None or not len(labels):
             return ""
-        counts = np.bincount(labels, minlength=len(self.classes))
-        often, chance = self.classes[int(counts.argmax())], counts.max() / len(labels)
+        often, chance = self._commonest(labels)
         if reached > chance + 2 * math.sqrt(chance * (1 - chance) / len(labels)):
             return ""
         return (
@@ -189,6 +202,10 @@ class Objects(Task):
 
         With `limit` > 0 on so many of them, evenly spread, always the same.
         """
+        if self.model.frozen:  # the same product as of many heads, so that the counts are the same
+            head = net.head
+            right, total = self.tally_many(head.weight[None], head.bias[None], samples, limit)  # type: ignore[union-attr, index]
+            return right[0], total
         return count_right(self._answers(net, samples, limit), len(self.classes))
 
     @torch.no_grad()
@@ -197,8 +214,7 @@ class Objects(Task):
     ) -> tuple[np.ndarray, np.ndarray]:
         """`tally` of many heads (k, classes, 1280), biases (k, classes): right answers (k, classes), all (classes,).
 
-        A head's counts do not depend on those it is evaluated together with. `tally` rounds its products differently:
-        where two classes are equal but for that, the two may differ by a picture.
+        A head's counts do not depend on those it is evaluated together with.
         """
         count, shape = len(heads), (len(self.classes), Head.feature_dim)
         if not self.model.frozen:

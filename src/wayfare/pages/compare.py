@@ -19,8 +19,8 @@ from typing import Any
 
 from wayfare.core.errors import DataError
 from wayfare.pages import page
-from wayfare.pages.figures import COLOURS, Figure, Key, MetricCurve, colour, curve_figure
-from wayfare.pages.record import Record, find_runs, is_count, less_is_better
+from wayfare.pages.figures import COLOURS, Figure, Key, MetricCurve, axes, colour, curve_figure
+from wayfare.pages.record import CLOCK, Record, find_runs, is_count, less_is_better
 from wayfare.pages.tables import (
     NOTHING,
     human_bytes,
@@ -97,17 +97,14 @@ class RunGroup:
         values = [value for record in self.records if (value := record.final(name)) is not None]
         return Spread.of(values) if values else None
 
-    def curve(self, name: str) -> list[tuple[int, float, Spread]]:
-        """(round, mean bytes sent by then, the metric over seeds) for each round in which it was measured."""
-        points: dict[int, list[tuple[int, float]]] = {}
+    def curve(self, name: str) -> list[tuple[int, float, float | None, Spread]]:
+        """For each round in which a metric was measured: mean bytes and virtual time by then, the metric over seeds."""
+        points: dict[int, list[tuple[int, float | None, float]]] = {}
         for record in self.records:
-            sent = record.sent()
+            sent, elapsed = record.sent(), record.elapsed()
             for when, value in zip(*record.series(name)):
-                points.setdefault(when, []).append((sent[when], value))
-        return [
-            (when, statistics.fmean(sent for sent, _ in points[when]), Spread.of(value for _, value in points[when]))
-            for when in sorted(points)
-        ]
+                points.setdefault(when, []).append((sent[when], elapsed.get(when), value))
+        return [(when, *_means(points[when])) for when in sorted(points)]
 
     def as_dict(self, metrics: Sequence[str], differing: Sequence[str]) -> dict[str, Any]:
         found = {name: self.metric(name) for name in metrics}
@@ -125,6 +122,12 @@ class RunGroup:
             "refused": sum(len(record.refused) for record in self.records),
             "cold": sum(len(record.cold) for record in self.records),
         }
+
+
+def _means(points: Sequence[tuple[int, float | None, float]]) -> tuple[float, float | None, Spread]:
+    sent, times, values = zip(*points)
+    known = [time for time in times if time is not None]
+    return statistics.fmean(sent), statistics.fmean(known) if len(known) == len(times) else None, Spread.of(values)
 
 
 @dataclass(frozen=True)
@@ -199,9 +202,18 @@ def compare(paths: Sequence[Path]) -> Comparison:
 
 
 def write_page(
-    comparison: Comparison, out: Path, title: str = "", about: str = "", paper: PaperTable | None = None
+    comparison: Comparison,
+    out: Path,
+    title: str = "",
+    about: str = "",
+    paper: PaperTable | None = None,
+    *,
+    reach: Sequence[PaperTable] = (),
 ) -> Path:
-    """Write the comparison as a page that needs nothing else, and return where it is; `paper` stands on top."""
+    """Write the comparison as a page that needs nothing else, and return where it is; `paper` stands on top.
+
+    `reach` says what it took to get to given values.
+    """
     title = title or f"{page.several(len(comparison.groups), 'setting')} compared"
     curves = _figures(comparison)
     unfinished = [note for note in comparison.notes if "not finished" in note]
@@ -209,11 +221,13 @@ def write_page(
         "compare.html",
         title=title,
         figures=curves,
+        axes=axes(curves),
         about=about,
         words=_in_words(comparison),
         unfinished=unfinished,
         notes=[f"{note[0].upper()}{note[1:]}." for note in comparison.notes if note not in unfinished],
         paper=paper,
+        reach=reach,
         result_heads=("group", "seeds", *map(metric_words, comparison.metrics), "sent", "time", "refused", "cold"),
         results=[_result_row(comparison, at, group) for at, group in enumerate(comparison.groups)],
         seeds=any(group.n > 1 for group in comparison.groups),
@@ -388,7 +402,7 @@ def _figures(comparison: Comparison) -> list[Figure]:
     figures = []
     tours = all(record.is_tour for group in comparison.groups for record in group.records)
     words = "sent from device to device" if tours else "sent up and down"
-    for index, metric in enumerate(comparison.metrics):
+    for index, metric in enumerate(metric for metric in comparison.metrics if metric != CLOCK):
         found = [_curve(group, at, metric) for at, group in enumerate(comparison.groups)]
         curves = [curve for curve in found if curve is not None]
         if curves:
@@ -402,10 +416,11 @@ def _curve(group: RunGroup, index: int, metric: str) -> MetricCurve | None:
         return None
     return MetricCurve(
         key=Key(f"g{index}", group.label, colour(index)),
-        rounds=[when for when, _, _ in points],
-        sent=[sent for _, sent, _ in points],
-        values=[value.mean for _, _, value in points],
-        band=[value.sd for _, _, value in points],
+        rounds=[when for when, _, _, _ in points],
+        sent=[sent for _, sent, _, _ in points],
+        values=[value.mean for _, _, _, value in points],
+        band=[value.sd for _, _, _, value in points],
+        elapsed=[] if any(time is None for _, _, time, _ in points) else [time or 0.0 for _, _, time, _ in points],
         dash=("solid", "dash", "dot")[index // COLOURS % 3],  # the colours come again after twelve groups
     )
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from wayfare.pages.record import PerClient, Record, is_count, less_is_better
+from wayfare.pages.record import CLOCK, PerClient, Record, is_count, less_is_better
 from wayfare.pages.tables import human_bytes, number, plain
 
 COLOURS = 12  # the style sheet defines c1 to c12
@@ -64,6 +64,7 @@ class MetricCurve:
     values: Sequence[float]
     band: Sequence[float | None] = field(default_factory=tuple)
     dash: str = "solid"
+    elapsed: Sequence[float] = ()  # virtual seconds by then, where there was a [clock]
 
 
 def colour(index: int) -> str:
@@ -80,16 +81,20 @@ def metric_figures(record: Record) -> list[Figure]:
     """One figure per measure (accuracy, loss ...), one curve per split in it (test, validation ...)."""
     measures: dict[str, list[str]] = {}
     for metric in record.metrics:
+        if metric == CLOCK:  # it is an axis
+            continue
         measures.setdefault(metric.split("/", 1)[-1], []).append(metric)
     keys = _split_keys(record.metrics)
-    sent = record.sent()
+    sent, elapsed = record.sent(), record.elapsed()
     figures = []
     for index, (measure, metrics) in enumerate(measures.items()):
         curves = []
         for metric in metrics:
             rounds, values = record.series(metric)
             if rounds:
-                curves.append(MetricCurve(keys[_split(metric)], rounds, [sent[r] for r in rounds], values))
+                times = [elapsed[r] for r in rounds] if elapsed else ()
+                bytes_sent = [sent[r] for r in rounds]
+                curves.append(MetricCurve(keys[_split(metric)], rounds, bytes_sent, values, elapsed=times))
         if curves:
             figures.append(curve_figure(f"curve-{index}", measure, curves))
     return figures
@@ -98,21 +103,38 @@ def metric_figures(record: Record) -> list[Figure]:
 def curve_figure(
     name: str, title: str, curves: Sequence[MetricCurve], metric: str = "", sent_words: str = "sent up and down"
 ) -> Figure:
-    """Curves that can be shown over rounds or over bytes sent; `metric` if its name differs from the title."""
+    """Curves over rounds, bytes sent or virtual time; `metric` if its name differs from the title."""
     most = max((max(curve.sent, default=0) for curve in curves), default=0)
     scale, unit = decimal_unit(most)
-    traces, rounds, sent = [], [], []
+    second, time_unit = time_scale(max((max(curve.elapsed, default=0) for curve in curves), default=0))
+    traces, rounds, sent, elapsed = [], [], [], []
     for curve in sorted(curves, key=lambda c: not any(c.band)):  # bands lie below the lines
-        for trace, over_rounds, over_sent in _curve_traces(curve, scale):
+        for trace, places in _curve_traces(curve):
             traces.append(trace)
-            rounds.append(over_rounds)
-            sent.append(over_sent)
+            rounds.append([curve.rounds[i] for i in places])
+            sent.append([curve.sent[i] / scale for i in places])
+            elapsed.append([curve.elapsed[i] / second for i in places] if curve.elapsed else [None for _ in places])
     layout = plain_layout(hovermode="x unified" if len(curves) <= 8 else "closest")
     layout["xaxis"]["title"] = axis_title("round")
     over = {"rounds": {"x": rounds, "title": "round"}, "bytes": {"x": sent, "title": f"{sent_words}, {unit}"}}
+    if any(curve.elapsed for curve in curves):
+        over["time"] = {"x": elapsed, "title": f"virtual time, {time_unit}"}
     spec = {"data": [dict(trace, x=x) for trace, x in zip(traces, rounds)], "layout": layout, "over": over}
     words = _curves_in_words(title, curves, metric or title)
     return Figure(name, title, words, spec, tuple(curve.key for curve in curves))
+
+
+def axes(figures: Iterable[Figure]) -> list[tuple[str, str]]:
+    """What the curves of a page can be shown over."""
+    found = [("rounds", "rounds"), ("bytes", "bytes sent")]
+    timed = any("time" in figure.spec.get("over", {}) for figure in figures)
+    return [*found, ("time", "virtual time")] if timed else found
+
+
+def time_scale(most: float) -> tuple[float, str]:
+    """Seconds in the unit that suits the longest time, and its name."""
+    return next(((s, unit) for s, unit in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes")) if most > 3 * s),
+                (1.0, "seconds"))  # fmt: skip
 
 
 def client_figure(name: str, measure: str, clients: PerClient) -> Figure:
@@ -206,9 +228,8 @@ def _split_keys(metrics: Iterable[str]) -> dict[str, Key]:
     return {split: Key(f"s{i}", split or "value", colour(i)) for i, split in enumerate(splits)}
 
 
-def _curve_traces(curve: MetricCurve, scale: float) -> Iterable[tuple[dict[str, Any], list[Any], list[Any]]]:
-    """The band if there is one, then the line; each with its x over rounds and over bytes."""
-    sent = [s / scale for s in curve.sent]
+def _curve_traces(curve: MetricCurve) -> Iterable[tuple[dict[str, Any], Sequence[int]]]:
+    """The band if there is one, then the line; each with the places of its points in the curve."""
     common: dict[str, Any] = {"type": "scatter", "legendgroup": curve.key.group, "name": label(curve.key.name)}
     inside = [i for i, sd in enumerate(curve.band) if sd is not None and math.isfinite(sd + curve.values[i])]
     if inside:
@@ -217,7 +238,7 @@ def _curve_traces(curve: MetricCurve, scale: float) -> Iterable[tuple[dict[str, 
         y = [curve.values[i] + sign * (curve.band[i] or 0.0) for i, sign in zip(round_trip, signs)]
         band = common | {"y": y, "fill": "toself", "mode": "none", "hoverinfo": "skip"}
         band["fillcolor"] = f"{curve.key.colour}/0.22"
-        yield band, [curve.rounds[i] for i in round_trip], [sent[i] for i in round_trip]
+        yield band, round_trip
     few = len(curve.rounds) <= _FEW_POINTS
     line = common | {"y": list(curve.values), "mode": "lines+markers" if few else "lines"}
     line["line"] = {"color": curve.key.colour, "width": 2, "dash": curve.dash}
@@ -226,7 +247,7 @@ def _curve_traces(curve: MetricCurve, scale: float) -> Iterable[tuple[dict[str, 
     if curve.band:
         line["text"] = ["" if sd is None else f" ± {number(sd)}" for sd in curve.band]
         line["hovertemplate"] = "%{y:.4g}%{text}"
-    yield line, list(curve.rounds), sent
+    yield line, range(len(curve.rounds))
 
 
 def _curves_in_words(title: str, curves: Sequence[MetricCurve], metric: str) -> str:

@@ -21,6 +21,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
+from plotly.offline import get_plotlyjs
 
 from wayfare.core.errors import StoreError
 from wayfare.core.text import printable_lines
@@ -30,7 +31,7 @@ from wayfare.pages.tables import human_bytes, number, plain
 _LONG_WORD = 24
 _MOST_LETTERS = 2000  # of one value
 _MOST_IN_LINES = 200_000  # of a recipe
-_STATIC = Path(__file__).with_name("static")
+STATIC = Path(__file__).with_name("static")
 
 
 def render(template: str, /, *, title: str, figures: Sequence[Figure] = (), **content: object) -> str:
@@ -83,21 +84,26 @@ def several(count: int, one: str, many: str | None = None) -> str:
     return f"{number(count)} {one if count == 1 else many or one + 's'}"
 
 
-@cache
-def _environment() -> Environment:
+def template_engine(package: str) -> Environment:
+    """The templates of a package: everything is escaped, and a name that is not given is an error."""
     made = Environment(
-        loader=PackageLoader("wayfare.pages"),
+        loader=PackageLoader(package),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=_one_line,
     )
-    made.globals |= {"static": _static, "scripts_of": _scripts_of, "policy": _policy, "figure_data": _figure_data}
     made.globals["several"] = several
+    made.filters |= {"number": number, "human_bytes": human_bytes}
+    return made
+
+
+@cache
+def _environment() -> Environment:
+    made = template_engine("wayfare.pages")
+    made.globals |= {"static": _static, "scripts_of": _scripts_of, "policy": _policy, "figure_data": _figure_data}
     filters: dict[str, Any] = {
-        "number": number,
-        "human_bytes": human_bytes,
         "jpeg": _jpeg,
         "script_data": _script_data,
         "text": _lines,
@@ -121,7 +127,7 @@ def _lines(value: object) -> Markup:
 @cache
 def _static(name: str) -> Markup:
     """A style sheet or script as it stands in a page."""
-    return Markup((_STATIC / name).read_text(encoding="utf-8"))
+    return Markup((STATIC / name).read_text(encoding="utf-8"))
 
 
 def _scripts_of(figures: Sequence[Figure], names: Sequence[str]) -> list[Markup]:
@@ -142,8 +148,6 @@ def _policy(scripts: Sequence[str]) -> str:
 @cache
 def _plotly() -> Markup:
     """plotly.js, fit to stand in a page: one kind of line end, so that its hash is what the browser computes."""
-    from plotly.offline import get_plotlyjs  # slow to import, and many commands draw nothing
-
     library: str = get_plotlyjs()
     for found, meant in (("\r\n", "\n"), ("\r", "\n"), ("</script", "<\\/script"), ("<!--", "<\\!--")):
         library = library.replace(found, meant)

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from wayfare.core import disk
 from wayfare.core.errors import DataError, StoreError
 
 EXPERIMENT, ROUNDS, PARTITION, ENVIRONMENT, SUMMARY = (
@@ -27,6 +28,7 @@ EXPERIMENT, ROUNDS, PARTITION, ENVIRONMENT, SUMMARY = (
 )
 # Words in a metric's name which say that less is better; everything else is read as "more is better".
 _LESS_IS_BETTER = ("loss", "error", "distance", "perplexity", "regret")
+CLOCK = "clock/seconds"  # virtual time at the end of a round, where there is a [clock]
 _NUMBER = (int, float)
 _LARGE = 2**26  # bytes, which no experiment has
 # What devices that meet have done, a device in the mean; more of it is neither better nor worse.
@@ -105,6 +107,15 @@ class Record:
         """What the experiment calls itself, else the folder's name."""
         return str(self.experiment.get("name") or self.path.resolve().name)
 
+    def best_of_clients(self, measure: str) -> dict[str, float]:
+        """Of each client its best figure in all evaluations; read from the folder, since only the last is kept."""
+        best: dict[str, float] = {}
+        for entry, where in _lines(self.path / ROUNDS, needed=False):
+            measures = _get(entry, "per_client", Mapping, {}, where)
+            for id, value in _values(measures.get(measure) or {}, f"{where}: field 'per_client'").items():
+                best[id] = max(value, best.get(id, value))
+        return best
+
     @property
     def finished(self) -> bool:
         """Whether the run reached its end: the summary is written last."""
@@ -157,6 +168,13 @@ class Record:
         return self.component("topology") == "encounters"
 
     @property
+    def unit(self) -> str:
+        """What a round is called: a slot, where devices meet and each slot is one."""
+        topology = self.experiment.get("topology")
+        slots = topology.get("slots", 1) if isinstance(topology, Mapping) else 1
+        return "slot" if self.is_tour and slots == 1 else "round"
+
+    @property
     def is_private(self) -> bool:
         """Whether its rounds record nothing of single clients."""
         return "privacy" in self.experiment
@@ -172,7 +190,7 @@ class Record:
 
     @property
     def travelled(self) -> int:
-        """Bytes that travelled; between devices that meet, what one sends up is what the other takes down."""
+        """Bytes sent; between devices that meet, what one sends up is what the other takes down."""
         return self.bytes_up if self.is_tour else self.bytes_up + self.bytes_down
 
     @property
@@ -246,8 +264,13 @@ class Record:
         """Every metric as last measured."""
         return {name: self.final(name) for name in self.metrics}
 
+    def elapsed(self) -> dict[int, float]:
+        """Virtual seconds from the start to the end of each round; empty where the run had no [clock]."""
+        found = {line.round: line.metrics[CLOCK] for line in self.rounds if CLOCK in line.metrics}
+        return {0: 0.0, **found} if found else {}
+
     def sent(self) -> dict[int, int]:
-        """Bytes that travelled from the start to the end of each round."""
+        """Bytes sent from the start to the end of each round."""
         total, after = 0, {}
         for line in self.rounds:
             total += line.bytes_up if self.is_tour else line.bytes_up + line.bytes_down
@@ -274,7 +297,7 @@ def less_is_better(metric: str) -> bool:
 
 def is_count(metric: str) -> bool:
     """Whether a metric counts what was done, so that no value of it is the best."""
-    return metric.startswith(("tour/", "privacy/"))
+    return metric.startswith(("tour/", "privacy/", "clock/"))
 
 
 def round_entries(folder: Path) -> list[tuple[dict[str, Any], str]]:
@@ -294,11 +317,12 @@ def find_runs(folder: Path | str) -> list[Path]:
 
 
 def _rank(metric: str) -> tuple[int, bool, int, int, str]:
-    """Test before validation before the rest; within each, losses last; percentiles of a spread at the end."""
+    """Test before validation before the rest; within each, losses last; percentiles of a spread and time at the end."""
     split = metric.split("/", 1)[0]
     order = {"test": 0, "validation": 1, "clients": 2, "train": 4}
     place = _TOUR.index(metric) if metric in _TOUR else len(_TOUR)
-    return int(less_is_better(metric)), metric.endswith(_TAILS), order.get(split, 3), place, metric
+    last = 2 if metric.startswith("clock/") else int(less_is_better(metric))
+    return last, metric.endswith(_TAILS), order.get(split, 3), place, metric
 
 
 def _is_number(value: object) -> bool:
@@ -310,7 +334,7 @@ def _experiment(folder: Path) -> tuple[str, dict[str, Any]]:
     try:
         if file.stat().st_size > _LARGE:
             raise StoreError(f"{file}: damaged: it has {file.stat().st_size:,} bytes")
-        text = file.read_text(encoding="utf-8")
+        text = disk.read(file).decode()
     except (FileNotFoundError, NotADirectoryError):
         what = f"no {EXPERIMENT} here, so this is not a run" if folder.is_dir() else "there is no such folder"
         raise DataError(what, file=folder, remedy="give the folder that `wayfare run --out` made") from None
@@ -325,7 +349,7 @@ def _experiment(folder: Path) -> tuple[str, dict[str, Any]]:
 def _json_object(file: Path) -> dict[str, Any] | None:
     """The object in a JSON file; None where there is no file."""
     try:
-        content = json.loads(file.read_bytes())
+        content = json.loads(disk.read(file))
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -347,7 +371,7 @@ def _partition(file: Path) -> dict[str, Any]:
 def _lines(file: Path, needed: bool) -> list[tuple[dict[str, Any], str]]:
     """The rounds of the log with the place of each, in order, one per round."""
     try:
-        raw = file.read_bytes().splitlines()
+        raw = disk.read(file).splitlines()
     except FileNotFoundError:
         if needed:
             raise StoreError(f"{file}: missing, although the run has a {SUMMARY}; restore it or run again") from None

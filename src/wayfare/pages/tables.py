@@ -13,12 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from wayfare.core.text import printable
-from wayfare.pages.record import Record, is_count, less_is_better
+from wayfare.pages.record import CLOCK, Record, is_count, less_is_better
 
 if TYPE_CHECKING:
     from wayfare.pages.compare import Comparison, Spread
 
 NOTHING = "–"
+_MANY_METRICS = 20  # of a run
 _SHOWN_METRICS = 5  # more do not fit beside each other in a terminal
 PARTITION_WORDS = {
     "clients": "clients",
@@ -47,6 +48,13 @@ _METRIC_WORDS = {
     "tour/bytes_sent": "sent per device",
     "tour/meetings": "meetings per device",
     "tour/lonely": "share that met nobody",
+    "tour/mape": "error of predicted accuracies",
+    "tour/outside": "predictions outside the study",
+    "tour/study_low": "study, lowest accuracy",
+    "tour/study_high": "study, highest accuracy",
+    "clock/seconds": "virtual time, s",
+    "clock/joules": "energy of all devices, J",
+    "clock/staleness": "staleness of replies",
 }
 _PER_CLIENT = {
     "sequences_": "sequences", "": "images", "queries_": "queries", "database_": "database", "cities_": "cities",
@@ -132,31 +140,43 @@ def run_table(record: Record) -> Table:
     table.add_column("metric")
     for name in ("final" if record.finished else "so far", "best", "in round", "untrained"):
         table.add_column(name, justify="right")
-    for metric in record.metrics:
+    shown, more = main_metrics(record.metrics)
+    for metric in shown:
         table.add_row(*(_text(cell) for cell in result_row(record, metric)))
-    what = "slots" if record.is_tour else "rounds"
+    what = f"{record.unit}s"
     table.caption = Text(
         f"{rounds_done(record)} {what} in {human_seconds(record.seconds)} · {human_bytes(record.bytes_up)} up, "
-        f"{human_bytes(record.bytes_down)} down · {_trouble(record)}"
+        f"{human_bytes(record.bytes_down)} down\n{_trouble(record)}"
         + (f"\n{record.privacy}" if record.privacy else "")
         + (f"\n{record.protocol}" if record.protocol else "")
+        + (f"\n{more} more metrics are in the report" if more else "")
     )
     return table
+
+
+def main_metrics(metrics: Sequence[str]) -> tuple[list[str], int]:
+    """Those that a terminal shows, and how many it leaves out: of very many, the parts of a metric."""
+    if len(metrics) <= _MANY_METRICS:
+        return list(metrics), 0
+    shown = [name for name in metrics if name.count("/") < 2 and not ("/" in name and " " in name)]
+    return shown, len(metrics) - len(shown)
 
 
 def _trouble(record: Record) -> str:
     if record.is_private:
         return "who was asked is not recorded"
-    return f"{len(record.refused)} refused · {len(record.cold)} cold"
+    cold = f" · {len(record.cold)} had lost their memory" if record.cold else ""
+    return f"{len(record.refused)} refused{cold}"
 
 
 def compare_table(comparison: Comparison) -> Table:
     """The groups of a comparison below each other: mean ± sample sd over seeds."""
-    scores = [metric for metric in comparison.metrics if not less_is_better(metric)]
-    shown = (scores or comparison.metrics)[:_SHOWN_METRICS]
+    metrics = [metric for metric in comparison.metrics if metric != CLOCK]
+    scores = [metric for metric in metrics if not less_is_better(metric) and not metric.startswith("clock/")]
+    shown, timed = (scores or metrics)[:_SHOWN_METRICS], CLOCK in comparison.metrics
     table = _table("Comparison: mean ± sd over seeds")
     table.add_column("group", overflow="fold")
-    for name in ("seeds", *map(metric_words, shown), "sent", "time"):
+    for name in ("seeds", *map(metric_words, shown), "sent", "time", *(["virtual time"] if timed else [])):
         table.add_column(_text(name), justify="right")
     for group in comparison.groups:
         cells: list[Text] = [_text(group.label), _text(group.n)]
@@ -164,8 +184,11 @@ def compare_table(comparison: Comparison) -> Table:
             best = comparison.best(metric) is group
             cells.append(Text(metric_spread(metric, group.metric(metric), group.n), style="bold" if best else ""))
         cells += [_text(human_bytes(group.bytes_sent.mean)), _text(human_seconds(group.seconds.mean))]
+        if timed:
+            elapsed = group.metric(CLOCK)
+            cells.append(_text(NOTHING if elapsed is None else human_seconds(elapsed.mean)))
         table.add_row(*cells)
-    left_out = [metric for metric in comparison.metrics if metric not in shown]
+    left_out = [metric for metric in metrics if metric not in shown]
     notes = [*comparison.notes, *([f"not shown: {', '.join(map(metric_words, left_out))}"] if left_out else [])]
     table.caption = Text("\n".join(plain(note) for note in notes))
     return table

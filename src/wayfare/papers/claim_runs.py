@@ -5,7 +5,7 @@
 
     catalogue = ClaimCatalogue.read("psg")
     runs = ClaimRuns(catalogue, catalogue.choose("psg/table1"))
-    runs.run(seeds=3)
+    runs.run(seeds=20)
     for verdict in runs.verdicts():
         print(verdict.claim.claim, verdict.word)
 
@@ -15,25 +15,28 @@ Runs are in the folders where `papers.reproduce` has them; those that are finish
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from wayfare.core import manifest
 from wayfare.core.errors import ConfigError, DataError, WayfareError
 from wayfare.core.protocols import Engine
 from wayfare.encounters.predictors.regressor import fit
 from wayfare.engines import open_engine
 from wayfare.experiment import Experiment
+from wayfare.io.tables import read_json
 from wayfare.pages.record import Record
 from wayfare.papers import files
 from wayfare.papers.catalogue import STUDY, ClaimCatalogue, title_of
 from wayfare.papers.claims import Claim
-from wayfare.papers.claims_document import Setting
+from wayfare.papers.claims_results import Setting
 from wayfare.papers.paper import Scale
 from wayfare.papers.plan import Plan, default_scale, missing_weights, read_experiment, read_plan
+from wayfare.papers.sequential import CAP, looks
 from wayfare.papers.study import conduct, summarise
 from wayfare.papers.verdicts import Verdict, decide
 from wayfare.runner import Listener, run_all, silent
@@ -84,9 +87,13 @@ class ClaimRuns:
 
     @cached_property
     def needed(self) -> dict[str, list[str]]:
+        """What all tested claims need."""
+        return self._needed(self.tested)
+
+    def _needed(self, claims: Iterable[Claim]) -> dict[str, list[str]]:
         """Recipe -> cells, each once."""
         found: dict[str, dict[str, None]] = {}
-        for claim in self.tested:
+        for claim in claims:
             for cell in claim.cells:
                 found.setdefault(self.catalogue.homes[claim.recipe][cell], {})[cell] = None
         return {recipe: list(cells) for recipe, cells in found.items()}
@@ -109,28 +116,43 @@ class ClaimRuns:
 
     def run(
         self,
-        seeds: int = 3,
+        seeds: int = CAP,
         engine: str | Engine = "auto",
         workers: int = 0,
         track: Sequence[str] = (),
         listen: Listener = silent,
     ) -> None:
-        """Run what is missing; an interval needs two seeds."""
+        """Run what is missing, look after look: only what open claims need, with at most so many seeds."""
+        undecided = list(self.tested)
+        with open_engine(engine, workers) as machine:
+            for look in looks(seeds):
+                named = f"{len(undecided)} claims are open: up to {look} seeds each"
+                listen("preparing", {"text": named, "done": 0, "total": 0})
+                self._run(self._needed(undecided), look, machine, track, listen)
+                undecided = [verdict.claim for verdict in self.verdicts(undecided) if verdict.can_continue]
+                if not undecided:
+                    break
+
+    def _run(
+        self, needed: Mapping[str, Sequence[str]], seeds: int, machine: Engine, track: Sequence[str], listen: Listener
+    ) -> None:
+        """So many seeds of these cells."""
         batches: dict[Path, dict[str, Experiment]] = {}
         homes: dict[Path, dict[str, str]] = {}  # folder -> cell -> recipe
-        with open_engine(engine, workers) as machine:
-            for recipe, plan in self.plans.items():
-                for cell in self.needed[recipe]:
-                    if weights := missing_weights(plan.experiments[cell]):
-                        self.absent.setdefault(recipe, {})[cell] = f"its weights, {weights}, are not available"
-                        continue
-                    batches.setdefault(self.folder(plan), {}).update(plan.runs_of(cell, seeds))
-                    homes.setdefault(self.folder(plan), {})[cell] = recipe
-            for folder, batch in batches.items():
-                failed = partial(self._failed, homes[folder], listen)
-                run_all(batch, folder, machine, track=track, listen=listen, failed=failed)
-            if STUDY in self.needed:
+        for recipe, cells in needed.items():
+            if recipe == STUDY:
                 self._study(seeds, machine, listen)
+                continue
+            plan = self.plans[recipe]
+            for cell in cells:
+                if weights := missing_weights(plan.experiments[cell]):
+                    self.absent.setdefault(recipe, {})[cell] = f"its weights, {weights}, are not available"
+                    continue
+                batches.setdefault(self.folder(plan), {}).update(plan.runs_of(cell, seeds))
+                homes.setdefault(self.folder(plan), {})[cell] = recipe
+        for folder, batch in batches.items():
+            failed = partial(self._failed, homes[folder], listen)
+            run_all(batch, folder, machine, track=track, listen=listen, failed=failed)
 
     def _failed(self, homes: Mapping[str, str], listen: Listener, run: str, error: WayfareError) -> None:
         """A setting may not fit every cell, and one paper's data may be missing where another's is there."""
@@ -198,10 +220,10 @@ class ClaimRuns:
             found[int(content["seed"])] = self.used[path] = record
         return found
 
-    def verdicts(self) -> list[Verdict]:
-        """On all chosen claims."""
+    def verdicts(self, claims: Sequence[Claim] | None = None) -> list[Verdict]:
+        """On all chosen claims, or these."""
         testable, result = {claim.id for claim in self.tested}, []
-        for claim in self.claims:
+        for claim in self.claims if claims is None else claims:
             homes = self.catalogue.homes.get(claim.recipe, {})
             cells = claim.cells if claim.id in testable else ()
             runs = {cell: self.records(homes[cell], cell) for cell in cells}
@@ -209,7 +231,7 @@ class ClaimRuns:
             result.append(decide(claim, self.catalogue.sheets.get(claim.recipe), runs, self.scale, absent))
         return result
 
-    def setting(self, publication: str, only: str = "") -> Setting:
+    def setting(self, publication: str, only: str = "", called: str = "") -> Setting:
         """What the verdicts about a paper are based on."""
         own = {recipe for recipe in self.needed if recipe.startswith(f"{publication}/")}
         paths = {record.path for r in own for cell in self.needed[r] for record in self.records(r, cell).values()}
@@ -217,6 +239,7 @@ class ClaimRuns:
         return Setting(
             publication=publication,
             title=title_of(publication),
+            called=called or (self.data.resolve().stem if self.data else "what comes with the recipes"),
             date=datetime.now(UTC).date().isoformat(),
             scale=self.scale,
             data=self.data_words,
@@ -224,4 +247,13 @@ class ClaimRuns:
             runs=len(paths),
             seconds=sum(self.used[path].seconds for path in paths),
             only=only,
+            code=tuple(sorted({code for path in paths for code in _codes(path)})),
         )
+
+
+def _codes(run: Path) -> list[str]:
+    """The versions of the code that worked on a run, with the first digits of the digest of its source."""
+    file = run / manifest.FILE
+    if not file.is_file():
+        return []
+    return [f"{code['wayfare']} ({code['source'][:8]})" for code in read_json(file)["code"].values()]

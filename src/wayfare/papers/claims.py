@@ -30,14 +30,16 @@ from typing import Any, Literal
 
 from wayfare.components import build
 from wayfare.core.errors import ConfigError, unknown
-from wayfare.papers.paper import ROUNDS_TO, Cell, Paper
+from wayfare.papers.paper import REACHED, Cell, Paper
 from wayfare.papers.reproduction import MEASURES
 
 SECONDS_PER_ROUND = "seconds_per_round"
 # what a run folder tells beside its metrics, and in which unit
 UNITS: Mapping[str, str] = {
     SECONDS_PER_ROUND: "s",
-    ROUNDS_TO: "rounds",
+    "rounds_to": "rounds",
+    "megabytes_to": "MB",
+    "seconds_to": "s",
     "best_percent": "%",
     "hours": "h",
     **{name: name for name in MEASURES if name not in ("best_percent", "hours")},
@@ -213,5 +215,5 @@ def check(claims: Iterable[Claim], sheets: Mapping[str, Sheet]) -> None:
         known = {sheet.paper.metric, *UNITS, *(name for cell in sheet.cells.values() for name in cell.also)}
         if sheet.metric(claim) not in known:
             raise unknown("metric", claim.metric, known, f"{where}, recipe {claim.recipe}")
-        if sheet.metric(claim) == ROUNDS_TO and not sheet.paper.reach:
-            raise ConfigError(f"{where}: {ROUNDS_TO} needs paper.reach in recipe {claim.recipe}")
+        if sheet.metric(claim) in REACHED and not sheet.paper.reach:
+            raise ConfigError(f"{where}: {sheet.metric(claim)} needs paper.reach in recipe {claim.recipe}")

@@ -20,10 +20,9 @@ def recipes() -> dict[str, Path]:
 
 def recipe_path(name: str) -> Path:
     """The file behind a recipe's path or name."""
-    path = Path(name)
-    if path.suffix == ".toml" or path.exists():
+    path, known = Path(name), recipes()
+    if path.suffix == ".toml" or (path.exists() and name not in known):
         return path
-    known = recipes()
     if name not in known:
         raise unknown("recipe", name, known, "give the path of a TOML file or a recipe's name")
     return known[name]

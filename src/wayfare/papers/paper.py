@@ -8,7 +8,8 @@ from enum import StrEnum
 from typing import Literal
 
 Fact = float | tuple[float, float]  # a value, or mean and sd
-ROUNDS_TO = "rounds_to"  # a column: the first round in which the metric was as good as [paper]'s `reach`
+# columns: the first round in which the metric was as good as [paper]'s `reach`, and what it had cost by then
+REACHED = {"rounds_to": "rounds", "megabytes_to": "megabytes", "seconds_to": "seconds"}
 
 
 class Scale(StrEnum):
@@ -26,7 +27,7 @@ class Paper:
     metric: str = ""  # of a run: "test/R@1"
     unit: str = ""  # "%": the metric is a share, and shown times 100
     data: str = ""  # what --data must be to run at the paper's scale
-    reach: float = 0.0  # in that unit: what the column rounds_to counts the rounds to; 0: nothing
+    reach: float = 0.0  # in that unit: what rounds_to, megabytes_to and seconds_to (virtual) count to; 0: nothing
     runs: str = ""  # recipes with the same `runs` share the runs of cells of the same name
     split: Literal["", "clients", "images"] = ""  # a figure of how many are in each city: nothing is trained
     floor: str = ""  # a baseline that every run measures beside its metrics: "frequency", with test/frequency R@20

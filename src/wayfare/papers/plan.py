@@ -23,12 +23,12 @@ from typing import Any
 from wayfare.components import build
 from wayfare.core.errors import ConfigError, unknown
 from wayfare.experiment import Experiment
-from wayfare.papers.paper import ROUNDS_TO, Cell, Paper, Scale
+from wayfare.papers.paper import REACHED, Cell, Paper, Scale
 from wayfare.papers.reproduction import MEASURES
 from wayfare.recipe import flatten, override, read_table, with_data
 
 OF_NETWORKS = ("parameters_M", "trained_M")  # columns that no run folder has
-_COLUMNS = (*MEASURES, *OF_NETWORKS, ROUNDS_TO)
+_COLUMNS = (*MEASURES, *OF_NETWORKS, *REACHED)
 _OF_CELL = ("label", "paper", "paper_sd", "also")  # beside the settings
 
 Layer = Mapping[str, Any]  # nested tables, or dotted keys
@@ -215,8 +215,8 @@ class _Recipe:
                     raise unknown("column", column, _COLUMNS, f"{where}.also")
             own["also"] = {column: tuple(fact) if isinstance(fact, list) else fact for column, fact in also.items()}
         cell: Cell = build(Cell, own, where)
-        if ROUNDS_TO in cell.also and not (self.paper and self.paper.reach):
-            raise ConfigError(f"{where}.also.{ROUNDS_TO} needs paper.reach, the value of paper.metric")
+        if (counted := REACHED.keys() & cell.also.keys()) and not (self.paper and self.paper.reach):
+            raise ConfigError(f"{where}.also.{min(counted)} needs paper.reach, the value of paper.metric")
         return cell
 
 

@@ -20,9 +20,9 @@ from rich.text import Text
 
 from wayfare.pages import page
 from wayfare.pages.compare import Comparison, PaperTable, RunGroup, Spread
-from wayfare.pages.record import less_is_better
+from wayfare.pages.reach import TargetValue
 from wayfare.pages.tables import NOTHING, human_seconds, number, plain
-from wayfare.papers.paper import ROUNDS_TO, Cell, Fact, Paper
+from wayfare.papers.paper import REACHED, Cell, Fact, Paper
 
 
 @dataclass(frozen=True)
@@ -154,8 +154,8 @@ class Reproduction:
     def _further(self) -> dict[str, str]:
         """Further columns that the paper has, and what they are called."""
         names = dict.fromkeys(name for row in self.rows for name in row.cell.also)
-        reach = f"rounds to {self.paper.reach:g} {self.paper.unit}".rstrip()
-        words = {name: reach if name == ROUNDS_TO else name.replace("_", " ") for name in names}
+        level = f"{self.paper.reach:g} {self.paper.unit}".rstrip()
+        words = {name: name.replace("_", " ") + (f" {level}" if name in REACHED else "") for name in names}
         return {f"{words[name]}, paper / here": name for name in names}
 
     def _cells(self, row: Row, seconds: float) -> list[str]:
@@ -227,7 +227,8 @@ def reproduction(
         known: dict[str, Fact | str | None] = dict((facts or {}).get(name, {}))
         measured = None if value is None else Spread.of(factor * v for v in value.values)
         if paper.reach:
-            known[ROUNDS_TO] = rounds_to(group, paper.metric, paper.reach / factor)
+            level = TargetValue(paper.metric, paper.reach / factor)
+            known |= {what: cost_to(group, level, cost) for what, cost in REACHED.items() if what in cell.also}
         found = {what: known.get(what) or _measure(what, group, factor) for what in cell.also}
         rows.append(Row(name, cell, measured, found))
     protocols = [str((r.summary or {}).get("protocol", "")) for g in comparison.groups for r in g.records]
@@ -272,6 +273,20 @@ def _of_partition(name: str) -> Callable[[RunGroup], Fact | None]:
     return measure
 
 
+def _of_best(measure: str) -> Callable[[RunGroup], Fact | None]:
+    """The mean over clients of the best that each has had, over seeds."""
+
+    def measured(group: RunGroup) -> Fact | None:
+        bests = [list(record.best_of_clients(measure).values()) for record in group.records]
+        means = [sum(best) / len(best) for best in bests if best]
+        if not means:
+            return None
+        found = Spread.of(means)
+        return found.mean if found.sd is None else (found.mean, found.sd)
+
+    return measured
+
+
 MEASURES: Mapping[str, Callable[[RunGroup], Fact | None]] = {
     "clients": _of_partition("clients"),
     "images": _of_partition("images"),
@@ -283,6 +298,9 @@ MEASURES: Mapping[str, Callable[[RunGroup], Fact | None]] = {
     # of devices with models of their own: the best of them, and transmissions and receptions of each on average
     "best_percent": lambda group: _final_sum(group, "test/accuracy_max", factor=100.0),
     "exchanges": lambda group: _final_sum(group, "tour/sent", "tour/taken"),
+    # of clients that are judged one by one, each by its best round
+    "clients_best_i2t": _of_best("MAP i2t"),
+    "clients_best_t2i": _of_best("MAP t2i"),
 }
 
 
@@ -297,22 +315,21 @@ def _final_sum(group: RunGroup, *metrics: str, factor: float = 1.0) -> float | N
     return factor * sum(means) if len(means) == len(metrics) else None
 
 
-def rounds_to(group: RunGroup, metric: str, threshold: float) -> Fact | str | None:
-    """The first evaluated round, over seeds, in which the metric was as good as that; in words where some never were.
+def cost_to(group: RunGroup, level: TargetValue, cost: str) -> Fact | str | None:
+    """What it took, over seeds, until the metric was as good as that; in words where some never were.
 
-    It is as exact as evaluations are frequent. A metric that was never measured gives None.
+    A metric that was never measured, and virtual time of runs without a clock, give None.
     """
-    sign = -1 if less_is_better(metric) else 1
-    all_series = [record.series(metric) for record in group.records]
-    firsts = [next((r for r, v in zip(*series) if sign * v >= sign * threshold), None) for series in all_series]
-    reached = [first for first in firsts if first is not None]
-    if not any(rounds for rounds, _ in all_series):
+    reached = sum(level.first_round(record) is not None for record in group.records)
+    if not any(record.series(level.metric)[0] for record in group.records):
         return None
     if not reached:
         return f"not in {max(record.done for record in group.records)}"
-    found = Spread.of(reached)
-    if len(reached) < len(firsts):
-        return f"{_rounded(found.mean)} ({len(reached)} of {page.several(len(firsts), 'seed')})"
+    found = level.cost(group, cost)
+    if found is None:
+        return None
+    if reached < group.n:
+        return f"{_rounded(found.mean)} ({reached} of {page.several(group.n, 'seed')})"
     return found.mean if found.sd is None else (found.mean, found.sd)
 
 

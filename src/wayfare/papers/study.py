@@ -24,6 +24,7 @@ from wayfare.encounters.predictors.regressor import Quality, fit, save
 from wayfare.encounters.predictors.study import Study
 from wayfare.encounters.predictors.study import study as study_in
 from wayfare.encounters.study_page import write_study
+from wayfare.encounters.topology import Encounters
 from wayfare.engines import open_engine
 from wayfare.experiment import Experiment
 from wayfare.pages.tables import number
@@ -87,7 +88,8 @@ def conduct(
     judged = min(judged, task.samples // _MOST_JUDGING)
     order = rng_for(seed, "study").permutation(task.samples)
     judge, train = order[:judged], np.sort(order[judged:])
-    iterations = int(getattr(experiment.topology, "base_iterations", 0))
+    topology = experiment.topology
+    iterations = topology.base_iterations if isinstance(topology, Encounters) else 0
     with open_engine(engine, workers) as machine, tempfile.TemporaryDirectory(prefix="wayfare-study-") as folder:
 
         @cache

@@ -1,4 +1,4 @@
-"""What runs say about a claim: an effect for each seed, Student's interval over the seeds, and a verdict.
+"""What runs say about a claim: an effect for each seed, an interval over the seeds, and a verdict.
 
 Statistics, of cells with the same seed (so that what a seed does to all cells cancels out):
 
@@ -8,27 +8,28 @@ Statistics, of cells with the same seed (so that what a seed does to all cells c
     share       of the pairs in which `above` is larger
     slope       least squares along an ordered list of cells
 
-A claim holds if the whole interval lies where the claim says, does not hold if the whole interval lies elsewhere, and
-is undecided otherwise, as it is with fewer than two seeds. A claim about every pair holds if each pair holds. It does
-not hold if one pair does not; with k pairs to choose from that needs an interval at 1 - 5 %/k (Bonferroni), because
-the worst of many equal pairs looks bad by chance.
+A claim is looked at after 4, 6, 9, 13 and 20 seeds (`sequential`). At a look it holds if the whole interval, Student's
+at this look's level, lies where the claim says, and does not hold if all of it lies elsewhere. The first look that
+decides it counts; without one it is undecided. A claim about every pair holds if each pair holds. It does not hold if
+one pair is clearly on the wrong side, which is tested jointly over the pairs.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from wayfare.pages.compare import RunGroup
+from wayfare.pages.reach import TargetValue
 from wayfare.pages.record import Record
 from wayfare.papers.claims import SECONDS_PER_ROUND, Claim, Sheet, Term, terms
-from wayfare.papers.paper import ROUNDS_TO
-from wayfare.papers.reproduction import MEASURES, rounds_to
+from wayfare.papers.paper import REACHED
+from wayfare.papers.reproduction import MEASURES, cost_to
+from wayfare.papers.sequential import ERROR, LEVELS, looks_with, next_look, one_is_negative, share_is_clear, visible
 
-CONFIDENCE = 0.95
 Word = Literal["holds", "does not hold", "undecided", "untested"]
 Runs = Mapping[str, Mapping[int, Record]]  # cell -> seed -> the finished run
 
@@ -45,17 +46,19 @@ class Estimate:
     low: float | None = None
     high: float | None = None
     n: int = 1
+    deviation: float = 0.0  # over seeds
 
     @classmethod
-    def of(cls, values: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
-        """Student's interval: mean ± t sd / sqrt(n), with the sample sd."""
+    def of(cls, values: Sequence[float], level: float = ERROR) -> Estimate:
+        """Student's interval at 1 - level: mean ± t sd / sqrt(n), with the sample sd."""
         mean, n = statistics.fmean(values), len(values)
         if n < 2:
             return cls(mean)
-        from scipy.special import stdtrit
+        from scipy.special import stdtrit  # the command line imports this module and need not wait for scipy
 
-        reach = float(stdtrit(n - 1, (1 + confidence) / 2)) * statistics.stdev(values) / math.sqrt(n)
-        return cls(mean, mean - reach, mean + reach, n)
+        deviation = statistics.stdev(values)
+        reach = float(stdtrit(n - 1, 1 - level / 2)) * deviation / math.sqrt(n)
+        return cls(mean, mean - reach, mean + reach, n, deviation)
 
     def verdict(self, claim: Claim) -> Word:
         """Of this number alone."""
@@ -83,10 +86,13 @@ class Verdict:
     reason: str = ""  # why it is undecided or untested
     shown: str = ""  # of a claim about every pair: which pair the effect is of
     holding: tuple[int, int] | None = None  # of these: how many hold, of how many
+    visible: float | None = None  # the effect beyond the margin that would have been found with 80 % by this look
+    can_continue: bool = False  # more seeds may decide it
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
-        effect = self.effect
+        effect, disagrees = self.effect, self.claim.paper_disagrees
+        own = f"the paper's own numbers: {disagrees}" if disagrees else ""
         return {
             "id": self.claim.id,
             "claim": self.claim.claim,
@@ -99,7 +105,11 @@ class Verdict:
             "paper": self.paper,
             "pair": self.shown,
             "pairs_holding": self.holding,
+            "visible": self.visible,
+            "margin": self.claim.margin,
+            "direction": self.claim.direction,
             "reason": self.reason,
+            "note": "; ".join(filter(None, (self.claim.note.rstrip("."), own))),
         }
 
 
@@ -121,7 +131,7 @@ def paper_effect(claim: Claim, sheet: Sheet | None) -> float | None:
 def decide(
     claim: Claim, sheet: Sheet | None, runs: Runs, scale: str, absent: Mapping[str, str] | None = None
 ) -> Verdict:
-    """The verdict from the finished runs that there are; `absent` says of cells why they have none."""
+    """The verdict from the finished runs; `absent` says why cells have none."""
     paper, why = paper_effect(claim, sheet), claim.untested
     if not why and scale != "paper":
         why = claim.paper_scale_only
@@ -133,40 +143,63 @@ def decide(
     seeds = sorted(set.intersection(*(set(runs[cell]) for cell in claim.cells)))
     if not seeds:
         return Verdict(claim, "undecided", None, paper=paper, unit=unit, reason="its cells have no seed in common")
-    try:
-        by_seed = [_items(claim, sheet, runs, seed) for seed in seeds]
-    except _Unknown as problem:
-        return Verdict(claim, "undecided", None, paper=paper, unit=unit, reason=str(problem))
-    few = "" if len(seeds) > 1 else "one seed has no interval: --seeds 3"
+    verdict = Verdict(claim, "undecided")
+    for look in looks_with(len(seeds)) or [len(seeds)]:
+        try:
+            by_seed = [_items(claim, sheet, runs, seed) for seed in seeds[:look]]
+        except _Unknown as problem:
+            return Verdict(claim, "undecided", None, paper=paper, unit=unit, reason=str(problem))
+        verdict = replace(_at_look(claim, by_seed), paper=paper, unit=unit)
+        if verdict.word != "undecided":
+            break
+    return verdict
+
+
+def _at_look(claim: Claim, by_seed: list[dict[str, float]]) -> Verdict:
+    """The verdict at one look, of its seeds alone."""
+    seeds = len(by_seed)
     if claim.statistic == "every":
-        return _every(claim, by_seed, paper, unit, few)
-    effect = Estimate.of([_statistic(claim, values) for values in by_seed])
-    word = effect.verdict(claim)
-    return Verdict(claim, word, effect, paper=paper, unit=unit, reason=few or _undecided(claim, word))
+        verdict = _every(claim, by_seed)
+    else:
+        effect = Estimate.of([_statistic(claim, values) for values in by_seed], LEVELS.get(seeds, ERROR))
+        word = effect.verdict(claim)
+        if claim.statistic == "share" and not effect.deviation and not share_is_clear(seeds, LEVELS.get(seeds, ERROR)):
+            word = "undecided"
+        verdict = Verdict(claim, word, effect)
+    if seeds not in LEVELS:
+        return replace(
+            verdict, word="undecided", reason=f"the first look is after {next_look(0)} seeds", can_continue=True
+        )
+    undecided = verdict.word == "undecided"
+    return replace(
+        verdict,
+        visible=visible(seeds, verdict.effect.deviation if verdict.effect else 0.0),
+        reason=_undecided(claim) if undecided else "",
+        can_continue=undecided and next_look(seeds) is not None,
+    )
 
 
-def _every(claim: Claim, by_seed: list[dict[str, float]], paper: float | None, unit: str, few: str) -> Verdict:
+def _every(claim: Claim, by_seed: list[dict[str, float]]) -> Verdict:
     """All pairs hold, one does not, or neither is known."""
+    level = LEVELS.get(len(by_seed), ERROR)
     columns = {pair: [values[pair[0]] - values.get(pair[1], 0.0) for values in by_seed] for pair in claim.pairs}
-    found = {pair: Estimate.of(values) for pair, values in columns.items()}
+    found = {pair: Estimate.of(values, level) for pair, values in columns.items()}
     words = [estimate.verdict(claim) for estimate in found.values()]
     worst = _worst(claim, [estimate.mean for estimate in found.values()])
     pair = next(pair for pair, estimate in found.items() if estimate.mean == worst)
-    careful = 1 - (1 - CONFIDENCE) / len(columns)
-    against = any(Estimate.of(v, careful).verdict(claim) == "does not hold" for v in columns.values())
+    against = len(by_seed) > 1 and any(one_is_negative(side, level / 2) for side in _inside(claim, columns.values()))
     word: Word = "holds" if set(words) == {"holds"} else "does not hold" if against else "undecided"
     shown = " over ".join(filter(None, pair)) if len(columns) > 1 else ""
-    holding = (words.count("holds"), len(words))
-    return Verdict(
-        claim,
-        word,
-        effect=found[pair],
-        paper=paper,
-        unit=unit,
-        reason=few or _undecided(claim, word),
-        shown=shown,
-        holding=holding,
-    )
+    return Verdict(claim, word, effect=found[pair], shown=shown, holding=(words.count("holds"), len(words)))
+
+
+def _inside(claim: Claim, columns: Collection[Sequence[float]]) -> list[list[list[float]]]:
+    """How far each number is inside what the claim says; on both sides, if it has two."""
+    above = [[value - claim.margin for value in values] for values in columns]
+    below = [[claim.margin - value for value in values] for values in columns]
+    if claim.direction == "equal":
+        return [[[value + claim.margin for value in values] for values in columns], below]
+    return [above if claim.direction == "greater" else below]
 
 
 def _absent(cells: Sequence[str], why: Mapping[str, str]) -> str:
@@ -177,9 +210,7 @@ def _absent(cells: Sequence[str], why: Mapping[str, str]) -> str:
     return "; ".join(f"{reason} ({', '.join(found)})" for reason, found in by_reason.items())
 
 
-def _undecided(claim: Claim, word: Word) -> str:
-    if word != "undecided":
-        return ""
+def _undecided(claim: Claim) -> str:
     near = f"{claim.margin:g}" if claim.direction != "equal" else f"±{claim.margin:g}"
     return f"{'an' if claim.statistic == 'every' else 'the'} interval reaches to both sides of {near}"
 
@@ -221,8 +252,9 @@ def _value(claim: Claim, sheet: Sheet, record: Record, term: Term) -> float:
         found = value if value is None else value * _factor(metric, sheet)
     elif metric == SECONDS_PER_ROUND:
         found = record.seconds / max(record.done, 1)
-    elif metric == ROUNDS_TO:
-        found = rounds_to(RunGroup("", (record,)), sheet.paper.metric, sheet.paper.reach / _factor(metric, sheet))
+    elif metric in REACHED:
+        level = TargetValue(sheet.paper.metric, sheet.paper.reach / _factor(metric, sheet))
+        found = cost_to(RunGroup("", (record,)), level, REACHED[metric])
     else:
         found = MEASURES[metric](RunGroup("", (record,)))
     found = found[0] if isinstance(found, tuple) else found

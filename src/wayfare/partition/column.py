@@ -20,7 +20,7 @@ import numpy as np
 
 from wayfare.core.errors import ConfigError, DataError, unknown
 from wayfare.core.protocols import Partition, Population, SampleFiles
-from wayfare.io.tables import decode_text, read_text
+from wayfare.io.tables import decode_text, delimiter_of, read_text
 from wayfare.partition.split import Split, check_whole, deal, origin
 
 FOLDER = "folder"
@@ -109,7 +109,7 @@ def read_column(file: Path, column: str) -> dict[str, str]:
 def _rows(file: Path) -> list[list[str]]:
     text = read_text(file)
     first = text.partition("\n")[0]
-    rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=first.count)))
+    rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter_of(first)))
     return [[name.strip() for name in rows[0]], *rows[1:]] if rows else [[]]
 
 
@@ -129,7 +129,8 @@ def as_csv(split: Population, files: SampleFiles | None) -> bytes:
 
 def from_csv(data: bytes, file: Path, samples: int) -> Split:
     """What `as_csv` wrote, or a table of one's own with the columns sample and client; clients may have any names."""
-    rows = list(csv.reader(io.StringIO(decode_text(data, file), newline="")))
+    text = decode_text(data, file)
+    rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter_of(text.partition("\n")[0])))
     names = [name.strip().lower() for name in rows[0]] if rows else []
     if not {"sample", "client"} <= set(names):
         remedy = 'a table of files and owners is read by partition.name = "column"'

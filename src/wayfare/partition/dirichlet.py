@@ -29,10 +29,10 @@ _REDRAWS = 200
 class Dirichlet(Partition):
     """Class mixes from a symmetric Dirichlet."""
 
-    clients: int
-    alpha: float
-    variant: Literal["client", "label"] = "client"
-    min_size: int = 1
+    clients: int  # how many devices
+    alpha: float  # 0.1: most clients have few classes; 100: nearly all have the same mix
+    variant: Literal["client", "label"] = "client"  # client: equal sizes, own mixes; label: each class is dealt out
+    min_size: int = 1  # of the variant label: samples that every client has at least
 
     def __post_init__(self) -> None:
         check_whole("clients", self.clients, 1)

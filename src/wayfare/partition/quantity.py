@@ -24,10 +24,10 @@ Distribution = Literal["zipf", "pareto", "lognormal"]
 class Quantity(Partition):
     """Sizes from a long-tailed distribution, labels at random."""
 
-    clients: int
-    distribution: Distribution = "zipf"
-    exponent: float = 1.0
-    min_size: int = 1
+    clients: int  # how many devices
+    distribution: Distribution = "zipf"  # of the clients' sizes
+    exponent: float = 1.0  # how fast sizes fall; of pareto, smaller is more unequal
+    min_size: int = 1  # samples that every client has at least
 
     def __post_init__(self) -> None:
         check_whole("clients", self.clients, 1)

@@ -14,7 +14,7 @@ from wayfare.partition.split import Split, check_labels, check_whole, deal, even
 class Random(Partition):
     """Shuffle and cut into `clients` parts whose sizes differ by at most one; every sample is used."""
 
-    clients: int
+    clients: int  # how many devices
 
     def __post_init__(self) -> None:
         check_whole("clients", self.clients, 1)

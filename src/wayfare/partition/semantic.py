@@ -2,7 +2,8 @@
 
 Samples with several labels have no single class by which to divide them. So they are clustered by their category
 tensors (`partition.semantics`) with K-means, and every cluster is reduced to the size of the smallest by random
-selection. The remaining samples, the pool, are divided among the clients with the cluster as their class:
+selection (`balance = false`: the pool is as large, but drawn from all samples, so that clusters keep their shares). The
+remaining samples, the pool, are divided among the clients with the cluster as their class:
 
     random      shuffled and cut into equal parts
     shard       each client has `shards` of the clusters: 1 is strictly non-IID, all of them is IID. Clients with the
@@ -71,13 +72,14 @@ class SemanticSplit(Split):
 class Semantic(Partition):
     """K-means over category tensors, clusters of equal size, then one of three rules."""
 
-    clients: int
+    clients: int  # how many devices
     rule: Rule = "random"
     clusters: int = 5  # 0: by silhouette
     shards: int = 1  # clusters of a client, of the rule shard
     alpha: float = 1.0  # of the rule dirichlet
     centroids: str = ""  # "paper", or a file: see wayfare.partition.centroids
     pool: Pool = "shared"
+    balance: bool = True  # clusters of equal size; false: as large a pool, in which they keep their shares
     n_init: int = 10  # starts of K-means
     most: int = 10  # clusters, where their number is to be chosen
 
@@ -118,7 +120,8 @@ class Semantic(Partition):
         """Draw the pool and divide it among the clients."""
         # draws that several splits share use the same seed
         family = {"random": "random", "shard": f"shard {self.shards}", "dirichlet": "dirichlet"}[self.rule]
-        pool = balanced(found, rng_for(seed, "pool", "" if self.pool == "shared" else family))
+        draw = rng_for(seed, "pool", "" if self.pool == "shared" else family)
+        pool = balanced(found, draw) if self.balance else as_they_are(found, draw)
         labels = found.labels[pool]
         dealt = self._split(labels, len(found.names), rng_for(seed, "deal", self.rule))
         table = counts(dealt, labels, len(found.names), limit=len(dealt))
@@ -131,7 +134,7 @@ class Semantic(Partition):
                 "silhouettes": found.silhouettes,
                 "centroids_sha256": found.sha256,
             },
-            "pool": {"samples": len(pool), "per_cluster": len(pool) // len(found.names)},
+            "pool": {"samples": len(pool), **_shares(labels, len(found.names), self.balance)},
             "groups": "main cluster",
         }
         groups = [found.names[k] for k in table.argmax(axis=1)]
@@ -162,12 +165,34 @@ class Semantic(Partition):
 
 def balanced(found: Clusters, rng: np.random.Generator) -> np.ndarray:
     """The pool: from every cluster as many samples as the smallest has, in ascending order."""
+    least = _smallest(found)
+    drawn = [rng.choice(np.flatnonzero(found.labels == k), least, replace=False) for k in range(len(found.names))]
+    return np.sort(np.concatenate(drawn))
+
+
+def as_they_are(found: Clusters, rng: np.random.Generator) -> np.ndarray:
+    """The pool: as many samples as `balanced` takes, whatever their cluster, in ascending order."""
+    drawn = rng.choice(len(found.labels), _smallest(found) * len(found.names), replace=False)
+    if lacking := set(range(len(found.names))) - set(found.labels[drawn].tolist()):
+        raise ConfigError(
+            f"semantic: the pool has no sample of cluster {found.names[min(lacking)]!r}: too small for balance = false"
+        )
+    return np.sort(drawn)
+
+
+def _smallest(found: Clusters) -> int:
+    """The size of the smallest cluster."""
     least = int(found.sizes.min())
     if not least:
         lacking = found.names[int(found.sizes.argmin())]
         raise ConfigError(f"semantic: no sample is in cluster {lacking!r}; use centroids of this data, or none")
-    drawn = [rng.choice(np.flatnonzero(found.labels == k), least, replace=False) for k in range(len(found.names))]
-    return np.sort(np.concatenate(drawn))
+    return least
+
+
+def _shares(labels: np.ndarray, clusters: int, balance: bool) -> dict[str, Any]:
+    if balance:
+        return {"per_cluster": len(labels) // clusters}
+    return {"of_clusters": np.bincount(labels, minlength=clusters).tolist()}
 
 
 def clusters_of(split: Population, dealt: Categories | np.ndarray) -> Clusters:
@@ -189,7 +214,7 @@ def clusters_of(split: Population, dealt: Categories | np.ndarray) -> Clusters:
 
 def _matrix(data: Categories) -> Any:
     """The values in float64, as a sparse matrix if most are zero, as in scene graphs."""
-    from scipy.sparse import csr_array
+    from scipy.sparse import csr_array  # slow to import; most partitions do without
 
     sparse = np.count_nonzero(data.values) < _SPARSE * data.values.size
     return (csr_array(data.values) if sparse else data.values).astype(np.float64)
@@ -207,7 +232,7 @@ def _nearest(data: Categories, given: Centroids) -> Clusters:
 
 def _k_means(points: Any, number: int, starts: int, seed: int) -> Clusters:
     """The best of several starts; the largest cluster first."""
-    from sklearn.cluster import KMeans
+    from sklearn.cluster import KMeans  # a second to import
     from sklearn.exceptions import ConvergenceWarning
 
     if points.shape[0] < number:
@@ -226,7 +251,7 @@ def _k_means(points: Any, number: int, starts: int, seed: int) -> Clusters:
 
 def _by_silhouette(points: Any, most: int, starts: int, seed: int) -> Clusters:
     """The number of clusters with the largest mean silhouette of a sample, the smallest if several are equal."""
-    from sklearn.metrics import silhouette_score
+    from sklearn.metrics import silhouette_score  # a second to import
 
     size = points.shape[0]
     sample = np.sort(rng_for(seed, "silhouette").permutation(size)[:_SILHOUETTE_SAMPLE])

@@ -22,7 +22,7 @@ from wayfare.partition.split import Split, check_labels, check_whole, deal, even
 class Shards(Partition):
     """Deal p classes to each client, then each class's samples evenly to its holders."""
 
-    clients: int
+    clients: int  # how many devices
     classes_per_client: int = 2
 
     def __post_init__(self) -> None:

@@ -264,6 +264,12 @@ class VirtualSplit(ClientSplit):
         kept, rest = self._kept(positions)
         return VirtualSplit(len(kept), self.each, self.samples, self.seed, **rest)
 
+    def drawn(self) -> Split:
+        """The same clients with their indices in a list."""
+        indices = np.concatenate([self[i] for i in range(len(self))])
+        offsets = np.arange(len(self) + 1) * self.each
+        return Split(offsets, indices, self.provenance, self.groups, self.numbers)
+
     def _body(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         rule = {"clients": self.clients, "size": self.each, "samples": self.samples, "seed": self.seed}
         return {"kind": "virtual", "rule": rule}, {}

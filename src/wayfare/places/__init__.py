@@ -33,7 +33,7 @@ And when a photo is located:
     trained_model.py    the model of a finished run, and descriptors of picture files
     indexing.py         makes an index of photographs whose positions are known (positions.py); index.py reads it
     cells.py            how a large index is searched
-    calibration.py      how much an answer can be relied on, learnt on the index itself
+    calibration.py      how much an answer can be relied on; leave_one_out.py learns it on the index itself
     locate.py           the nearest photographs as places, a position and a confidence
     page_data.py        the answers as a page
     evaluation.py       how often an index is right, by photographs of known position; evaluation_page.py shows it

@@ -103,7 +103,7 @@ class ColourJitter(Augmentation):
         return rng.random((count, NUMBERS))
 
     def _changed(self, picture: Tensor, draw: np.ndarray) -> Tensor:
-        from kornia import enhance
+        from kornia import enhance  # a quarter of a second to import; only training needs it
 
         strengths = (self.brightness, self.contrast, self.saturation, self.hue)
         brightness, contrast, saturation, turns = ((2 * draw[JITTER] - 1) * strengths).tolist()
@@ -129,7 +129,7 @@ class JitterCrop(ColourJitter):
             raise ConfigError(f"augment.crop = {self.crop}: expected at least 0 (the whole picture) and below 1")
 
     def _changed(self, picture: Tensor, draw: np.ndarray) -> Tensor:
-        from kornia.geometry.transform import resize
+        from kornia.geometry.transform import resize  # as above
 
         picture = super()._changed(picture, draw)
         height, width = picture.shape[1:]

@@ -4,10 +4,8 @@
     ratio       that distance, divided by the one of the first match of another place: 1 if both are as near
     agreement   the share of the following matches that lie at the place of the first
 
-The regression is learnt on the index itself. Photographs of the index are looked for in the rest of it, twice each:
-
-    as they are     without the photographs of the same sequence, which were taken a moment before or after
-    as strangers    also without everything around their place, or without their whole city; the answer is always wrong
+The regression is learnt on the index itself: `leave_one_out.py` looks for its photographs in the rest of it, as they
+are and as strangers.
 
 An answer is right if its first match lies at most `radius` metres from where the photo was taken. Strangers are given
 the weight of their expected share, so confidence is the probability that an answer is right if that share of the photos
@@ -20,43 +18,21 @@ with at least the wanted precision on them, see `Curve.lowest`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-import faiss
 import numpy as np
-import torch
 
-from wayfare.clients import Clients
-from wayfare.core.errors import ConfigError, DataError, WayfareError
-from wayfare.core.seeds import rng_for
-from wayfare.partition.split import load_split
-from wayfare.places.data.place_photos import PlacePhotos
-from wayfare.places.nearest import pair_distances
-from wayfare.places.positions import closest, metres, rows_of
-from wayfare.places.trained_model import TrainedPlaceModel
-
-if TYPE_CHECKING:
-    from wayfare.places.index import Index
+from wayfare.core.errors import DataError
 
 TOP = 20  # matches that are looked at
 SCORES = ("nearest", "ratio", "agreement")
+_SIGNS = np.array([-1, -1, 1])  # of their weights: a near match, far from the next place, among others that agree
 STRANGERS, PRECISION = 0.2, 0.9  # settings where nothing else is said
 _AGREEING = 10  # the first match, and those asked whether they lie where it does
-_AROUND = 2  # radii: what is removed around a photo's place to make the place unknown
-_QUERIES, _FEWEST_QUERIES = 2000, 500  # photographs to learn from; the fewer, the larger the index
-_COMPARED = 5e8  # pairs of descriptors, for indexes so large that fewer photographs are asked
-_FEWEST, _FEWEST_RIGHT = 30, 10  # queries with a place, and right and wrong answers: less says nothing
 _FEWEST_ACCEPTED = 10  # answers that a threshold must accept: the precision of fewer says nothing
-_IN_A_ROW = np.timedelta64(60, "s")  # between photographs without a sequence that may show the same
 _CERTAIN = 1.64  # standard errors: 95 %
-_FOLDS, _CELL = 5, 4  # folds; the side of a piece of ground that is in one fold, in radii
+_FOLDS = 5
 _BINS = 10  # of the expected calibration error
-_BLOCK = 2**25  # distances that are computed at a time
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -140,6 +116,9 @@ def in_words(calibration: Calibration | None, why: str) -> list[str]:
         f"{found.queries:,} photographs of the index looked for in the rest of it, if {found.strangers:.0%} of the "
         "photos are of places that are not in it"
     )
+    if "auc" in found.figures:
+        share = f"{found.figures['auc']:.0%}"
+        learnt += f"; in {share} of pairs the right answer has more confidence than the wrong one (by chance: 50%)"
     if found.threshold is None:
         none = f"No threshold is certain to make {wanted} of the answers right, so none is called unknown"
         lines = [f"{none}. Learnt from {learnt}."]
@@ -248,15 +227,19 @@ def fit(
     inputs, weights = (scores - centre) / scale, weights_of(known, strangers)
     # the L2 penalty keeps weights finite where the answers can be told apart without a mistake
     regression = LogisticRegression(solver="newton-cholesky", tol=1e-10)
+    for _ in SCORES:  # a score that counts the wrong way round does so by chance, and is left out
+        inputs *= regression.fit(inputs, right, sample_weight=weights).coef_[0] * _SIGNS >= 0
     unseen = np.empty(len(scores))
     for there, here in _folds(scores, right, pieces):
         fitted = regression.fit(inputs[there], right[there], sample_weight=weights[there])
         unseen[here] = fitted.decision_function(inputs[here])
     correction = LogisticRegression(solver="newton-cholesky", tol=1e-10)
     correction.fit(unseen[:, None], right, sample_weight=weights)
+    slope, offset = float(correction.coef_[0, 0]), float(correction.intercept_[0])
+    if slope <= 0 or not inputs.any():
+        raise DataError("on ground that they were not learnt on, the scores do not tell right answers from wrong ones")
     confidence = correction.predict_proba(unseen[:, None])[:, 1]
     regression.fit(inputs, right, sample_weight=weights)
-    slope, offset = float(correction.coef_[0, 0]), float(correction.intercept_[0])
     curve = curve_of(confidence, right, known, weights)
     chosen = curve.lowest(precision, precision_errors(confidence, right, weights, pieces))
     enough = np.flatnonzero(curve.accepted >= _FEWEST_ACCEPTED)
@@ -278,174 +261,13 @@ def fit(
 
 
 def _folds(scores: np.ndarray, right: np.ndarray, pieces: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    from sklearn.model_selection import StratifiedGroupKFold
+    from sklearn.model_selection import StratifiedGroupKFold  # as above
 
     count = min(_FOLDS, len(np.unique(pieces)))
     found = list(StratifiedGroupKFold(count).split(scores, right, pieces)) if count > 1 else []
     if not found or any(len(np.unique(right[there])) < 2 for there, _ in found):
         raise DataError("the photographs with right answers are too close together to learn from some and test others")
     return found
-
-
-@dataclass(frozen=True)
-class Calibrator:
-    """Learns the confidence of an index that the model of a run made; settings that are None are left as they were."""
-
-    model: TrainedPlaceModel
-    run: Path
-    strangers: float | None = None
-    precision: float | None = None
-    progress: Progress = lambda *_: None
-
-    def __post_init__(self) -> None:
-        for name, value in (("strangers", self.strangers), ("precision", self.precision)):
-            if value is not None and not 0 < value < 1:
-                raise ConfigError(f"{name} = {value:g}: expected a share between 0 and 1")
-
-    def is_done(self, before: Calibration | None) -> bool:
-        """Whether a calibration has these settings already."""
-        return before is not None and self._settings(before) == (before.strangers, before.wanted)
-
-    def __call__(self, index: Index) -> Calibration:
-        strangers, precision = self._settings(index.facts.calibration)
-        trained: PlacePhotos | str
-        try:
-            trained = trained_photos(self.model, self.run)
-        except WayfareError as error:  # the run's data may have gone, or never have been here
-            trained = str(error)
-        return calibrate(index, trained, strangers, precision, progress=self.progress)
-
-    def _settings(self, before: Calibration | None) -> tuple[float, float]:
-        usual = (STRANGERS, PRECISION) if before is None else (before.strangers, before.wanted)
-        given = self.strangers, self.precision
-        strangers, precision = (old if new is None else new for new, old in zip(given, usual))
-        return strangers, precision
-
-
-def trained_photos(model: TrainedPlaceModel, run: Path) -> PlacePhotos:
-    """The photographs that the run's model was trained on."""
-    file = run / "partition.safetensors"
-    try:
-        clients: Clients = model.experiment.clients(load_split(file.read_bytes()))
-    except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror}", file) from error
-    samples = [clients.client(clients.trained.id(number)).train for number in range(len(clients.trained))]
-    divided = model.task.loaded.divided
-    return divided.photos.take(divided.pool[np.unique(np.concatenate(samples))])
-
-
-def calibrate(
-    index: Index,
-    trained: PlacePhotos | str,
-    strangers: float = STRANGERS,
-    precision: float = PRECISION,
-    progress: Progress = lambda *_: None,
-) -> Calibration:
-    """Learn from the photographs of an index; a DataError says why if that is impossible.
-
-    `trained` are the photographs that the model was trained on, or why that is not known. Photographs of places that
-    it was trained on are looked for only where there are too few others.
-    """
-    photos = np.array(index.photos)
-    rows, doubts = _asked(index, photos, trained)
-    leave_one_out = _LeaveOneOut(index, photos)
-    found = []
-    for start in range(0, len(rows), leave_one_out.step):
-        found += leave_one_out.answers(rows[start : start + leave_one_out.step], start)
-        progress("learning what is unknown", min(start + leave_one_out.step, len(rows)), len(rows))
-    if not found:
-        raise DataError(f"{len(rows)} photographs are too few to learn from", index.folder)
-    scores, right, known = (np.array(column) for column in zip(*(answer[1:] for answer in found)))
-    asked = photos[[answer[0] for answer in found]]
-    if int(known.sum()) < _FEWEST:
-        raise DataError(
-            f"{known.sum()} of {len(rows)} photographs show a place that another sequence shows too: at least "
-            f"{_FEWEST} are needed", index.folder,
-        )  # fmt: skip
-    if min(right.sum(), (~right).sum()) < _FEWEST_RIGHT:
-        raise DataError(
-            f"of {len(right)} answers {right.sum()} were right: too few, or too many, to learn from", index.folder
-        )
-    if not (asked["sequence"] > 0).any() and np.isnat(asked["captured"]).all():
-        doubts += (
-            "no photograph has a time or a sequence, so photographs that were taken a moment apart count as two",
-        )
-    pieces = _pieces(asked, _CELL * index.facts.radius)
-    return fit(scores, right, known, pieces, strangers=strangers, precision=precision, doubts=doubts)
-
-
-def _asked(index: Index, photos: np.ndarray, trained: PlacePhotos | str) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Photographs to look for, and what is wrong with them."""
-    current = np.setdiff1d(np.arange(len(photos)), index.facts.replaced)
-    current = rng_for(0, "calibration").permutation(current)
-    most = int(np.clip(_COMPARED / max(1, len(photos)), _FEWEST_QUERIES, _QUERIES))
-    if isinstance(trained, str):
-        doubt = f"whether the model was trained on photographs of the index is not known ({trained})"
-        return np.sort(current[:most]), (doubt,)
-    fresh = current[closest(photos[current], rows_of(trained, index.groups)) > index.facts.radius]
-    if len(fresh) >= max(_FEWEST, len(current) // 10):
-        return np.sort(fresh[:most]), ()
-    seen = len(current) - len(fresh)
-    doubt = f"{seen:,} of {len(current):,} photographs of the index show places that the model was trained on"
-    return np.sort(current[:most]), (doubt,)
-
-
-class _LeaveOneOut:
-    """Photographs of an index, looked for in the rest of it."""
-
-    def __init__(self, index: Index, photos: np.ndarray) -> None:
-        self.index, self.photos, self.radius = index, photos, index.facts.radius
-        self.gone = np.zeros(len(photos), bool)
-        self.gone[list(index.facts.replaced)] = True
-        self.step = max(1, _BLOCK // len(photos))
-
-    def answers(self, rows: np.ndarray, first: int) -> list[tuple[int, np.ndarray, bool, bool]]:
-        """Row, scores, whether right, whether the place is there: of each photograph as it is, and as a stranger."""
-        faiss.omp_set_num_threads(torch.get_num_threads())
-        queries = np.ascontiguousarray(self.index.descriptors[rows])
-        roughly = faiss.pairwise_distances(queries, self.index.descriptors)
-        found = []
-        for number, (row, squared) in enumerate(zip(rows.tolist(), roughly), start=first):
-            away = metres(self.photos, self.photos[row])
-            beside = self.gone | in_a_row(self.photos, row)
-            around = beside | (away <= _AROUND * self.radius)
-            city = beside | (self.photos["group"] == self.photos["group"][row])
-            strange = city if number % 2 and (~city).sum() >= TOP else around
-            both = [self._answer(row, squared, away, left_out) for left_out in (beside, strange)]
-            found += [answer for answer in both if answer is not None] if None not in both else []
-        return found
-
-    def _answer(
-        self, row: int, squared: np.ndarray, away: np.ndarray, left_out: np.ndarray
-    ) -> tuple[int, np.ndarray, bool, bool] | None:
-        there = np.flatnonzero(~left_out)
-        if not len(there):
-            return None
-        near = there[np.argpartition(squared[there], min(TOP, len(there)) - 1)[:TOP]]
-        descriptors = self.index.descriptors
-        exactly = np.sqrt(pair_distances(descriptors, descriptors, np.full(len(near), row), near))
-        order = np.lexsort((near, exactly))
-        near, exactly = near[order], exactly[order]
-        scores = scores_of(exactly, metres(self.photos[near], self.photos[near[0]]), self.radius)
-        return row, scores, bool(away[near[0]] <= self.radius), bool((away[there] <= self.radius).any())
-
-
-def in_a_row(photos: np.ndarray, row: int) -> np.ndarray:
-    """Which photographs were taken in a row with one: of its sequence, or else within a minute; itself too."""
-    one = photos[row]
-    if one["sequence"]:
-        together = photos["sequence"] == one["sequence"]
-    else:
-        together = np.abs(photos["captured"] - one["captured"]) <= _IN_A_ROW  # never where a time is not known
-        together &= photos["group"] == one["group"]
-    together[row] = True
-    return np.asarray(together)
-
-
-def _pieces(rows: np.ndarray, side: float) -> np.ndarray:
-    """The piece of ground that each row is on, as a number."""
-    cells = [np.floor(rows[name] / side) for name in ("easting", "northing")]
-    return np.asarray(np.unique(np.stack((*cells, rows["group"]), 1), axis=0, return_inverse=True)[1]).ravel()
 
 
 def _logistic(values: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ networks.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from typing import Literal
 
@@ -20,7 +21,7 @@ from torch import Tensor, nn
 from wayfare.core.bundle import digest
 from wayfare.nets.pooling import Aggregation, Vlad
 from wayfare.places.backbones import Stages
-from wayfare.places.whitening import Whitening
+from wayfare.places.whitening import SettledWhitening, Whitening
 
 Statistics = Literal["batch", "stored"]
 
@@ -37,7 +38,7 @@ class Descriptor(nn.Module):
     ) -> None:
         super().__init__()
         self.feature_dim = pool.width
-        self.whitening = Whitening(pool.width, whiten) if whiten else None
+        self.whitening: Whitening | SettledWhitening | None = Whitening(pool.width, whiten) if whiten else None
         self._class_token = backbone.class_token
         self.backbone, self.pool, self._statistics = backbone.net, pool, statistics
         names = list(backbone.stages)
@@ -89,14 +90,14 @@ class Descriptor(nn.Module):
         self.eval()
         if isinstance(self.pool.pool, Vlad):
             self.pool.pool.update([self._pooled(maps)[0] for maps in batches])
-        if self.whitening is not None:
+        if isinstance(self.whitening, Whitening):
             self.whitening.update(torch.cat([self.head(maps) for maps in batches]))
         self.train(was_training)
 
     @property
     def observes(self) -> bool:
         """Whether it has such statistics."""
-        return self.whitening is not None or isinstance(self.pool.pool, Vlad)
+        return isinstance(self.whitening, Whitening) or isinstance(self.pool.pool, Vlad)
 
     def finish(self, vectors: Tensor) -> Tensor:
         """The head's vectors as they are compared: whitened, where that is asked for."""
@@ -104,6 +105,13 @@ class Descriptor(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.finish(self.head(self.trunk(x)))
+
+    def settled(self) -> Descriptor:
+        """A copy for use only, without the statistics that training changes: what torch.export can trace."""
+        found = copy.deepcopy(self).cpu().eval()
+        if isinstance(self.whitening, Whitening):
+            found.whitening = self.whitening.settled()
+        return found
 
 
 def _through(layers: Iterable[nn.Module], x: Tensor) -> Tensor:

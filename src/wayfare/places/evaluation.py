@@ -67,6 +67,16 @@ class IndexEvaluation:
         values = {name: float(getattr(self.curve, name)[entry]) for name in ("precision", "recall", "answered")}
         return {"threshold": threshold, **values}
 
+    @property
+    def trust(self) -> str:
+        """How far the mean confidence is from the share of right answers; "" without confidence."""
+        if not self.figures:
+            return ""
+        sure, right = float(self.curve.confidence.mean()), float(self.curve.right.mean())
+        direction = "too high" if sure > right else "too low"
+        off = f"{abs(sure - right):.2f} {direction} on average"
+        return f"{off}: its mean is {sure:.2f}, and {right:.2f} of the answers are right"
+
     def as_table(self) -> dict[str, Any]:
         """For JSON."""
         judged = self.threshold is not None and bool(self.figures)
@@ -75,7 +85,7 @@ class IndexEvaluation:
             "ground": vars(self.ground), "radius_m": self.radius, "photos": self.photos, "known": self.known,
             "left_out": self.left_out, "skipped": [item._asdict() for item in self.skipped],
             **{name: value if np.isfinite(value) else None for name, value in self.metrics.items()},
-            "confidence": self.figures or None,
+            "confidence": {**self.figures, "mean": float(self.curve.confidence.mean())} if self.figures else None,
             "calibration_curve": [dict(zip(("confidence", "right", "share", "photos"), each)) for each in self.bins],
             "at_threshold": self.at(self.threshold) if judged and self.threshold is not None else None,
             "thresholds": [dict(zip(("threshold", "precision", "recall", "answered"), each)) for each in curve],
@@ -101,7 +111,7 @@ def evaluate_index(index: Index, photos: Path) -> IndexEvaluation:
     calibration = index.facts.calibration
     found = curve(index, located.answers, truth)
     even = np.ones(len(located.answers))
-    problems = [Skipped(str(error.file or photos), str(error)) for error in truth.problems.found]
+    problems = [Skipped(str(error.file or photos), str(error)) for error in truth.problems.left_out]
     return IndexEvaluation(
         ground=coverage_of(index), radius=index.facts.radius, photos=len(located.answers), known=int(found.known.sum()),
         left_out=int((~fresh).sum()), skipped=[*located.skipped, *problems],

@@ -1,4 +1,4 @@
-"""The page of `wayfare evaluate`: how often an index is right, and whether its confidence says so."""
+"""The page of `wayfare evaluate`: how often an index is right, and how well calibrated its confidence is."""
 
 from __future__ import annotations
 

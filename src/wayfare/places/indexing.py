@@ -14,12 +14,13 @@ import numpy as np
 
 from wayfare.core import disk
 from wayfare.core.errors import ConfigError, DataError
+from wayfare.io.findings import by_kind
 from wayfare.io.index_folder import checksum, explained, held
 from wayfare.io.pictures import Skipped
-from wayfare.places.calibration import Calibrator
 from wayfare.places.cells import EXACT, cells_of, centres_of
 from wayfare.places.data.place_photos import Group, PlacePhotos
 from wayfare.places.index import CELLS, CENTRES, DESCRIPTORS, FACTS, MODEL, NAMES, PHOTOS, Facts, Index, lengths
+from wayfare.places.leave_one_out import Calibrator
 from wayfare.places.nearest import checked
 from wayfare.places.positions import read_photographs, rows_of
 from wayfare.places.trained_model import Described, TrainedPlaceModel, describe, load_model
@@ -41,6 +42,7 @@ class Added:
     replaced: int  # were there, and are other photos now, or taken elsewhere
     skipped: list[Skipped]
     facts: Facts
+    odd: Sequence[str] = ()  # about photos that are in the index all the same
 
     @property
     def photographs(self) -> int:
@@ -67,8 +69,8 @@ def index_run(
     learn = Calibrator(model, run, strangers, precision, progress=progress)
     found = read_photographs(photos, database)
     added = add(model, found, out, learn, progress)
-    problems = [Skipped(str(error.file or photos), str(error)) for error in found.problems.found]
-    return replace(added, skipped=[*added.skipped, *problems])
+    problems = [Skipped(str(error.file or photos), str(error)) for error in found.problems.left_out]
+    return replace(added, skipped=[*added.skipped, *problems], odd=by_kind(found.problems.odd))
 
 
 def add(

@@ -76,6 +76,7 @@ class PhotoAnswer:
     spread: float
     places: Sequence[PlaceShown]
     sketch: PlaceSketch
+    here: tuple[int, int] | None = None  # how many of how many nearest photographs are at the first place
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ def position_text(spot: Spot) -> str:
 
 
 def _found(index: Index, answer: Answer, thumbnails: Thumbnails, side: int) -> PhotoAnswer:
-    spot = answer.position
+    spot, nearest = answer.position, np.array(answer.nearest)
     link = ""
     if math.isfinite(spot.latitude):
         where = f"mlat={spot.latitude:.6f}&mlon={spot.longitude:.6f}"
@@ -77,6 +77,7 @@ def _found(index: Index, answer: Answer, thumbnails: Thumbnails, side: int) -> P
         spread=answer.spread,
         places=[_shown(place, thumbnails) for place in answer.places],
         sketch=sketch_of(index, answer),
+        here=(int((index.metres(nearest) <= index.facts.radius).sum()), len(nearest)),
     )
 
 

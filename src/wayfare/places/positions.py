@@ -75,7 +75,7 @@ def read_photographs(root: Path, database: bool = False) -> PlacePhotos:
     if not database:
         return placed
     if placed.query is None or placed.query.all():
-        raise DataError("nothing says which photographs are the database", root, remedy="index all of them")
+        raise DataError("the files do not say which photographs are the database", root, remedy="index all of them")
     return placed.take(~placed.query)
 
 

@@ -57,10 +57,18 @@ class Protocol:
     @property
     def text(self) -> str:
         """To be printed beside every number."""
-        truth = "paired frames" if self.radius is None else f"positives within {self.radius:g} m"
-        where = ", looked for in the union of all cities' databases" if self.search == "union" else ""
-        seen = f", at {self.resolution}" if self.resolution else ""
-        return f"queries {self.queries!r}, {truth}, out of {self.denominator}{where}{seen}"
+        return self.words()
+
+    def words(self, queries: int | None = None, counted: int | None = None) -> str:
+        """The same with how many queries there are, and how many of them have a right answer."""
+        asked = "queries" if queries is None else f"{queries:,} queries"
+        truth = "paired with the query" if self.radius is None else f"within {self.radius:g} m"
+        every = self.denominator == "all queries"
+        count = "" if counted is None else f" {counted:,}"
+        which = "all queries count" if every else f"only the{count} queries that have one in the database count"
+        where = "; looked for in all cities at once" if self.search == "union" else ""
+        seen = f"; pictures of {self.resolution}" if self.resolution else ""
+        return f"{asked}: {self.queries}; right: a photo {truth}; {which}{where}{seen}"
 
 
 @dataclass(frozen=True)
@@ -80,7 +88,7 @@ class Result:
     def text(self) -> str:
         """The metrics of all queries in a line, with their protocol."""
         shares = [f"{name} {100 * value:.1f}" for name, value in self.metrics.items() if _is_share(name)]
-        return f"{'  '.join(shares) or 'nothing to measure'}  ({self.counts['queries']} {self.protocol.text})"
+        return f"{'  '.join(shares) or 'nothing to measure'}  ({self.protocol.words(self.counts['queries'])})"
 
 
 def recalls(

@@ -76,7 +76,7 @@ class PlaceSamples:
     def skipped(self) -> list[dict[str, str]]:
         """Files that were left out, and why."""
         broken = [{"file": str(item.file), "reason": item.reason} for item in self.images.skipped]
-        problems = self.table.problems.found
+        problems = self.table.problems.left_out
         return broken + [{"file": str(e.file or self.table.root), "reason": str(e)} for e in problems]
 
     def maps(self, net: Descriptor, progress: Progress | None = None) -> FeatureMaps:

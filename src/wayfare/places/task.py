@@ -299,7 +299,15 @@ class Places(Task):
     @property
     def protocol(self) -> str:
         divided = self.loaded.divided
-        return self._protocol(divided.test_name, divided.photos.pairs is not None).text
+        protocol = self._protocol(divided.test_name, divided.photos.pairs is not None)
+        return protocol.words(len(divided.test_queries), self._answerable)
+
+    @property
+    def _answerable(self) -> int:
+        """How many queries of the test have a right answer in its database."""
+        divided = self.loaded.divided
+        right = divided.photos.positives(self.radius, divided.test_queries, divided.test_database)
+        return sum(len(rows) > 0 for rows in right)
 
     def _protocol(self, queries: str, paired: bool = False) -> Protocol:
         radius, data = None if paired else self.radius, self.data

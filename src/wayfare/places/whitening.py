@@ -37,6 +37,32 @@ class _Solution(NamedTuple):
     factors: Tensor  # (r,)
     rest: Tensor  # ()
 
+    def __call__(self, x: Tensor) -> Tensor:
+        x = x - self.mean
+        return normalize(self.rest * x + (x @ self.directions * self.factors) @ self.directions.T, dim=1)
+
+
+class SettledWhitening(nn.Module):
+    """Whitening with a solution that does not change any more, in layers that every runtime has."""
+
+    mean: Tensor
+    rest: Tensor
+
+    def __init__(self, solution: _Solution) -> None:
+        super().__init__()
+        width, rank = solution.directions.shape
+        self.register_buffer("mean", solution.mean[None])
+        self.register_buffer("rest", solution.rest.expand(1, width).clone())
+        self.inwards, self.back = nn.Linear(width, rank, bias=False), nn.Linear(rank, width, bias=False)
+        with torch.no_grad():
+            self.inwards.weight.copy_((solution.directions * solution.factors).T)
+            self.back.weight.copy_(solution.directions)
+        self.requires_grad_(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x - self.mean
+        return normalize(self.rest * x + self.back(self.inwards(x)), dim=1)
+
 
 class Whitening(nn.Module):
     """See the module."""
@@ -82,8 +108,11 @@ class Whitening(nn.Module):
         if found is None or any(a is not b or m != n for (a, m), (b, n) in zip(state, now)):
             found = self._solved()
             self._solution = now, found
-        x = x - found.mean
-        return normalize(found.rest * x + (x @ found.directions * found.factors) @ found.directions.T, dim=1)
+        return found(x)
+
+    def settled(self) -> SettledWhitening | None:
+        """The same for statistics that stay as they are; None where descriptors are left alone."""
+        return SettledWhitening(self._solved()) if self.weight > 0 else None
 
     def _solved(self) -> _Solution:
         columns, mean = self.columns.double(), self.mean.double() / self.weight

@@ -1,8 +1,8 @@
 """What a federation of strangers needs, around any strategy: differential privacy and robust aggregation.
 
-An aggregation stands between the gate and a strategy's merge (`core/protocols.py`, `MergeRule`). It takes the changes
-that the devices send, makes one change of them, and gives the strategy that one in place of each. So it goes with every
-strategy that uses nothing of the replies but means or sums of their sections (`Strategy.linear`).
+An aggregation stands between the gate and a strategy's merge (`MergeRule` of `core/protocols/strategy.py`). It takes
+the changes that the devices send, makes one change of them, and gives the strategy that one in place of each. So it
+goes with every strategy that uses nothing of the replies but means or sums of their sections (`Strategy.linear`).
 
     changes.py       the changes of a round, as vectors, and back
     client_level.py  client-level DP-FedAvg (McMahan et al., 2018): sampling, clipping, noise; adaptive clipping

@@ -12,8 +12,15 @@ from functools import lru_cache
 from typing import Any
 
 from wayfare.core.errors import ConfigError
+from wayfare.core.ranges import Range
 
 _LARGEST_NOISE = 1000.0
+RANGES = {
+    "noise": Range(0, _LARGEST_NOISE, open_low=True),
+    "clip": Range(0, 1e9, open_low=True),
+    "delta": Range(0, 1, open_low=True, open_high=True),
+    "epsilon": Range(0),
+}
 _STEP, _STEPS = 1e-3, 5  # a step of the discrete loss, and how many of them a release's own spread has at least
 _LEAST_STEP = 1e-5
 _LEAST_NOISE = 0.01
@@ -38,7 +45,7 @@ def _epsilon(counted: tuple[tuple[tuple[float, float], int], ...], delta: float)
 @lru_cache(maxsize=256)
 def _one_release(rate: float, noise: float) -> Any:
     """The privacy loss distribution of a sampled Gaussian sum, a client added or removed."""
-    from dp_accounting.pld import privacy_loss_distribution
+    from dp_accounting.pld import privacy_loss_distribution  # nearly a second to import
 
     return privacy_loss_distribution.from_gaussian_mechanism(
         noise, value_discretization_interval=step_of(rate, noise), sampling_prob=min(rate, 1.0)
@@ -51,15 +58,6 @@ def step_of(rate: float, noise: float) -> float:
     One release has a loss of about rate / noise, and one of up to 1 / noise^2 where the noise is small.
     """
     return max(min(_STEP * max(1.0, noise**-2), min(rate, 1.0) / noise / _STEPS), _LEAST_STEP)
-
-
-def rounds_within(rate: float, noise: float, delta: float, budget: float, most: int) -> int:
-    """How many rounds keep epsilon at or below the budget, at most `most`."""
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if epsilon({(rate, noise): middle}, delta) <= budget else (low, middle - 1)
-    return low
 
 
 def noise_for(rate: float, rounds: int, delta: float, budget: float) -> float:

@@ -6,21 +6,18 @@ assume; so an attack stands between the engine and the gate, where all replies p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 import torch
-from scipy.stats import norm as normal
 
 from wayfare.core.bundle import Bundle, Weights
-from wayfare.core.device import Bench
 from wayfare.core.errors import ConfigError
 from wayfare.core.protocols import Engine, Failure, Population
 from wayfare.core.seeds import rng_for
-
-Requests = Iterable[tuple[str, Bundle]]
-Answer = Bundle | Failure
+from wayfare.core.wrapped_engine import Answer, Requests, WrappedEngine
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ class Alie(Attack):
     def deviations(honest: int, liars: int) -> float:
         """z of that many honest and lying devices."""
         supporters = (honest + liars) // 2 + 1 - liars
-        return float(normal.ppf(np.clip((honest - supporters) / honest, 0.5, 0.999)))
+        return NormalDist().inv_cdf(min(max((honest - supporters) / honest, 0.5), 0.999))
 
 
 @dataclass(frozen=True)
@@ -120,34 +117,15 @@ class LabelFlip(Attack):
         return own
 
 
-class AttackedEngine(Engine):
+class AttackedEngine(WrappedEngine):
     """An engine on which some devices lie."""
 
     def __init__(self, engine: Engine, attack: Attack, liars: frozenset[str], seed: int) -> None:
-        self.inner, self.attack, self.liars, self.seed = engine, attack, liars, seed
-        self.workers = engine.workers
+        super().__init__(engine)
+        self.attack, self.liars, self.seed = attack, liars, seed
 
-    def open(self, spec: str, folder: str, bench: Callable[[], Bench]) -> None:
-        self.inner.open(spec, folder, bench)
-
-    def set_client_sizes(self, size: Callable[[str], int]) -> None:
-        self.inner.set_client_sizes(size)
-
-    def finish(self) -> None:
-        self.inner.finish()
-
-    def bytes_down(self, program: str, message: Bundle) -> int:
-        return self.inner.bytes_down(program, message)
-
-    def bytes_up(self, program: str, reply: Bundle) -> int:
-        return self.inner.bytes_up(program, reply)
-
-    def call(self, program: str, requests: Requests, deadline: float) -> Iterator[tuple[str, Answer]]:
-        if program != "train":
-            return self.inner.call(program, requests, deadline)
-        return self._train(list(requests), deadline)
-
-    def _train(self, asked: list[tuple[str, Bundle]], deadline: float) -> Iterator[tuple[str, Answer]]:
+    def train(self, requests: Requests, deadline: float) -> Iterator[tuple[str, Answer]]:
+        asked = list(requests)
         told = ((id, self.attack.instruct(message) if id in self.liars else message) for id, message in asked)
         replies = [(id, _copied(reply)) for id, reply in self.inner.call("train", told, deadline)]
         honest = [reply for id, reply in replies if id not in self.liars and isinstance(reply, Bundle)]

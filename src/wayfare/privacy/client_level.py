@@ -26,17 +26,24 @@ import numpy as np
 from torch import nn
 
 from wayfare.core.bundle import Bundle, Weights
-from wayfare.core.errors import ConfigError, StoreError
+from wayfare.core.errors import StoreError
 from wayfare.core.influence import Part
 from wayfare.core.protocols import MergeContext, MergeRule, Strategy, Topology
-from wayfare.privacy.accounting import epsilon
+from wayfare.core.ranges import Range, check_ranges
+from wayfare.privacy.accounting import RANGES, epsilon
 from wayfare.privacy.changes import Layout, copies
 from wayfare.privacy.ledger import Ledger, Release, check_key
 from wayfare.privacy.networks import check_buffers
 from wayfare.privacy.secrets import Secret
 from wayfare.strategies.fedavg import FedAvg
 
+_SAMPLED = "sampled"
 _CLIP = "clip"  # the value of the state that holds the adaptive clip
+_RANGES = RANGES | {
+    "quantile": Range(0, 1, open_high=True),
+    "clip_rate": Range(0, open_low=True),
+    "count_noise": Range(0),
+}
 _LOUD = 10.0  # noise over clip above which digits learn nothing (benchmarks/privacy.py)
 
 
@@ -56,17 +63,7 @@ class ClientLevel(MergeRule):
     unit: ClassVar[str] = "client"
 
     def __post_init__(self) -> None:
-        for name, fits in (
-            ("noise", self.noise > 0),
-            ("clip", self.clip > 0),
-            ("delta", 0 < self.delta < 1),
-            ("epsilon", self.epsilon >= 0),
-            ("quantile", 0 <= self.quantile < 1),
-            ("clip_rate", self.clip_rate > 0),
-            ("count_noise", self.count_noise >= 0),
-        ):
-            if not fits:
-                raise ConfigError(f"privacy.{name} = {getattr(self, name)} is out of range")
+        check_ranges("privacy", self, _RANGES)
 
     def misfit(self, strategy: Strategy, topology: Topology) -> str:
         name = type(strategy).__name__
@@ -173,6 +170,9 @@ class ClientLevel(MergeRule):
         ledger = Ledger(context.folder)
         ledger.check(rounds)
         check_key(ledger)
+        if ledger.releases:
+            secret = Secret(context.folder)
+            ledger.check_samples(lambda round: secret.tag(_SAMPLED, round))
 
     def _write_down(self, release: Release, context: MergeContext) -> None:
         """In the ledger; a round that is done again with other replies may not exceed the budget either."""
@@ -187,4 +187,4 @@ class ClientLevel(MergeRule):
 
     @staticmethod
     def _sample(secret: Secret, context: MergeContext) -> str:
-        return secret.tag("sampled", context.round)
+        return secret.tag(_SAMPLED, context.round)

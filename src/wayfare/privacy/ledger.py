@@ -9,13 +9,15 @@ made more private by sampling: together they cost what one release costs that ha
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from wayfare.core import disk
 from wayfare.core.errors import StoreError
+from wayfare.privacy.accounting import RANGES
 from wayfare.privacy.secrets import FILE as KEY
 
 FILE = "privacy.json"
@@ -65,19 +67,30 @@ class Ledger:
                 "too small. Restore it from a copy"
             )
 
+    def check_samples(self, tag_of: Callable[[int], str]) -> None:
+        """Refuse a key that did not draw these samples: a round done again would be released with other noise."""
+        if any(one.sample != tag_of(one.round) for one in self.releases):
+            raise StoreError(f"{self.path.with_name(KEY)} is not the key of this run: restore it from a copy")
+
     def _read(self) -> list[Release]:
         if not self.path.exists():
             return []
         try:
             rows = json.loads(self.path.read_text())
             return [
-                Release(int(r["round"]), float(r["rate"]), float(r["noise"]), str(r["tag"]), str(r["sample"]))
+                _lawful(Release(int(r["round"]), float(r["rate"]), float(r["noise"]), str(r["tag"]), str(r["sample"])))
                 for r in rows
             ]
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        except (OSError, ValueError, OverflowError, KeyError, TypeError, RecursionError) as error:
             raise StoreError(
                 f"{self.path} is damaged: {error}. It says how much privacy is spent: restore it from a copy"
             ) from error
+
+
+def _lawful(one: Release) -> Release:
+    if not (0 < one.rate < math.inf and RANGES["noise"].holds(one.noise)):
+        raise ValueError(f"round {one.round} has the rate {one.rate} and the noise {one.noise}")
+    return one
 
 
 def _noise_of(same: Collection[Release]) -> float:

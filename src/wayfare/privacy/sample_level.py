@@ -27,9 +27,9 @@ from torch import Tensor, nn
 
 from wayfare.core.bundle import Weights
 from wayfare.core.device import Device, GradientGuard
-from wayfare.core.errors import ConfigError
 from wayfare.core.protocols import Batch, MergeContext, MergeRule, Strategy, Task, Topology, Training
-from wayfare.privacy.accounting import epsilon
+from wayfare.core.ranges import check_ranges
+from wayfare.privacy.accounting import RANGES, epsilon
 from wayfare.privacy.ledger import Ledger, Release, check_key
 from wayfare.privacy.networks import check_buffers
 from wayfare.privacy.secrets import Secret
@@ -50,14 +50,7 @@ class SampleLevel(MergeRule):
     unit: ClassVar[str] = "sample"
 
     def __post_init__(self) -> None:
-        for name, fits in (
-            ("noise", self.noise > 0),
-            ("clip", self.clip > 0),
-            ("delta", 0 < self.delta < 1),
-            ("epsilon", self.epsilon >= 0),
-        ):
-            if not fits:
-                raise ConfigError(f"privacy.{name} = {getattr(self, name)} is out of range")
+        check_ranges("privacy", self, RANGES)
 
     def misfit(self, strategy: Strategy, topology: Topology) -> str:
         if type(topology).__name__ != "Server":

@@ -180,8 +180,7 @@ def at_tau(metric: str, tau: float) -> str:
 
 def chosen_tau(metrics: Mapping[str, float], most_lost: float = MOST_LOST) -> float:
     """The best of the values that a run tried, by what its validation clients said."""
-    start = "validation/" + at_tau("mR@20", 0).removesuffix("0")
-    taus = sorted(float(name.removeprefix(start)) for name in metrics if name.startswith(start))
+    taus = _tried(metrics)
     if not taus:
         raise ConfigError(
             "no value of tau was tried on clients that do not train: set task.debias.tried, with 0 among it, and "
@@ -190,3 +189,14 @@ def chosen_tau(metrics: Mapping[str, float], most_lost: float = MOST_LOST) -> fl
     recall, mean = ({t: metrics["validation/" + at_tau(m, t)] for t in taus} for m in ("R@20", "mR@20"))
     allowed = [tau for tau in taus if recall[tau] >= recall[taus[0]] - most_lost]
     return max(allowed, key=lambda tau: (mean[tau], -tau))
+
+
+def better_tau(metrics: Mapping[str, float], tau: float) -> float | None:
+    """The chosen value, if it was chosen among several and is not the one in use."""
+    best = chosen_tau(metrics) if len(_tried(metrics)) > 1 else tau
+    return None if best == tau else best
+
+
+def _tried(metrics: Mapping[str, float]) -> list[float]:
+    start = "validation/" + at_tau("mR@20", 0).removesuffix("0")
+    return sorted(float(name.removeprefix(start)) for name in metrics if name.startswith(start))

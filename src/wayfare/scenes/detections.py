@@ -47,7 +47,13 @@ class Detections:
 
 
 def single(given: Detections) -> Detections:
-    """One mask for an object: of detections of one class that overlap by half only the surest stays (Fair-PSGG)."""
+    """One mask for an object; see `singles`."""
+    kept = singles(given)
+    return Detections(given.found.keep_objects(kept), given.scores[kept])
+
+
+def singles(given: Detections) -> np.ndarray:
+    """bool (N,): of detections of one class that overlap by half only the surest stays (Fair-PSGG)."""
     found, kept = given.found, np.zeros(len(given.scores), bool)
     for image in range(len(found)):
         rows = np.arange(found.object_offsets[image], found.object_offsets[image + 1])
@@ -55,7 +61,7 @@ def single(given: Detections) -> Detections:
             same = rows[kept[rows] & (found.labels[rows] == found.labels[row])]
             shares = ious(np.repeat(found.boxes[row : row + 1], len(same), 0), found.boxes[same])
             kept[row] = not (shares >= MATCH).any()
-    return Detections(found.keep_objects(kept), given.scores[kept])
+    return kept
 
 
 def annotated(scenes: SceneGraphs) -> Detections:

@@ -30,7 +30,7 @@ def guesses(
 ) -> list[recall.Guesses]:
     """The best guesses of each picture, with graph constraint and without. `scores` (N,) are the objects' own.
 
-    Where a network refines labels, its certainty of the best one is an object's score as well.
+    Where a network refines labels, its certainty of the best one, the background apart, is an object's score as well.
     """
     training, device = net.training, next(net.parameters()).device
     net.eval()
@@ -46,7 +46,7 @@ def guesses(
             output: HeadOutput = net(make_batch(some, provider, pairs).to(device))
             probabilities = output.predicates.softmax(1).cpu().numpy()
             if output.objects is not None:
-                certainty = output.objects.softmax(1).amax(1).cpu().numpy()
+                certainty = output.objects.softmax(1)[:, : len(some.classes)].amax(1).cpu().numpy()
                 own = certainty if own is None else own * certainty
         parts.append([recall.ranked(probabilities, pairs, some, own, constraint=one, most=most) for one in constraints])
     net.train(training)
@@ -57,6 +57,5 @@ def metrics(
     guessed: Iterable[recall.Guesses], pictures: ScenePictures, overlaps: np.ndarray | None, as_paper: bool
 ) -> dict[str, float]:
     """Recalls of the guesses; empty if no picture counts."""
-    found = None if pictures.detected is None else pictures.detected.found
-    counted = [recall.tally(some, pictures.truth, found, overlaps, as_paper=as_paper) for some in guessed]
+    counted = [recall.tally(some, pictures.truth, pictures.matched, overlaps, as_paper=as_paper) for some in guessed]
     return {name: value for one in counted if one.images for name, value in one.metrics.items()}

@@ -9,7 +9,9 @@ from typing import ClassVar
 
 from torch import nn
 
+from wayfare.core.errors import ConfigError
 from wayfare.finished import FinishedRun, Photos
+from wayfare.portable import PortablePart
 from wayfare.scenes.boxes import read_boxes
 from wayfare.scenes.graph import GraphReport, PredictedGraph, graphs
 from wayfare.scenes.scene_model import SceneModel, load_scene_model
@@ -28,6 +30,12 @@ class ScenesRun(FinishedRun):
     def network(self) -> nn.Module:
         """The relation head: it takes batches of objects, not pictures."""
         return self.model.net
+
+    def portable(self) -> tuple[PortablePart, ...]:
+        raise ConfigError(
+            f"{self.folder} is a run of scenes, which cannot be exported: its network takes boxes and features of "
+            "detected objects, not a photo; the detector before it is not part of the run"
+        )
 
     def graph(
         self, photos: Photos, top: int = 10, boxes: str | PathLike[str] | None = None

@@ -10,6 +10,7 @@ are the sum of theirs: a statistic of their data, which they disclose before the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +28,7 @@ _LARGEST = 2**28  # cells of a table: 2 GiB
 class Frequencies:
     """Counts for each class of subject and class of object, of C classes and K predicates."""
 
-    triplets: np.ndarray  # int64 (C, C, K): annotated; a triplet that is there twice counts twice
+    triplets: np.ndarray  # int64 (C, C, K): annotated; a triplet that appears twice counts twice
     overlapping: np.ndarray  # int64 (C, C): ordered pairs whose boxes have an area in common
     unrelated: np.ndarray  # int64 (C, C): ordered pairs without any relation
 
@@ -100,6 +101,18 @@ def guesses(
     subject, target = scenes.labels[pairs].T
     chances = frequencies.probabilities()[subject, target]
     return ranked(chances, pairs, scenes, scores, constraint=constraint, most=most)
+
+
+def below(metrics: Mapping[str, float]) -> str:
+    """In which of R@20 and mR@20 a trained head is below the baseline, in words; "" if in neither."""
+    parts = [
+        f"{name} {have:.3f}, and they have {floor:.3f}"
+        for name in ("R@20", "mR@20")
+        if (have := metrics.get(f"test/{name}")) is not None
+        and (floor := metrics.get(f"test/frequency {name}")) is not None
+        and have < floor
+    ]
+    return f"below the frequencies of label pairs, which need no training: {'; '.join(parts)}" if parts else ""
 
 
 def _cells(scenes: SceneGraphs, pairs: np.ndarray) -> np.ndarray:

@@ -16,12 +16,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wayfare.core.errors import ConfigError, DataError
+from wayfare.io.images import decode
 from wayfare.io.pictures import Skipped
 from wayfare.scenes.boxes import Boxes, LabelledBox
 from wayfare.scenes.detector import Detector, is_installed
-from wayfare.scenes.graph_input import Find, FoundObjects, ObservedPicture, graph_inputs
+from wayfare.scenes.graph_input import Find, FoundObjects, ObservedPicture, ReadPhoto, graph_inputs
 from wayfare.scenes.labels import fitting, short
+from wayfare.scenes.patches import DinoPatches
 from wayfare.scenes.scene_model import SceneModel, one_scene
+from wayfare.scenes.segmenting import PanopticFinder, SegmentHead
 
 LEAST = 0.05  # the share of such relations that people have annotated, times how sure both objects are
 MOST_OBJECTS = 300  # in a picture: every pair of them is looked at
@@ -79,12 +82,13 @@ def graphs(
     head: Path | None = None,
     report: GraphReport | None = None,
     progress: _Progress = lambda done, total: None,
+    read: ReadPhoto = decode,
 ) -> Iterator[PredictedGraph]:
     """The graphs of photos, folders of photos, or annotations, one after the other; see `graph_input`.
 
     `top`: relations of each; `score`: how sure the detector must be; `least`: how sure a relation must be; `head`: what
-    `wayfare detect` has learnt, with which surfaces and masks are found in photos, too. If not one object in all
-    pictures is of a class of the model, that is a DataError at the end.
+    `wayfare detect` has learnt, with which surfaces and masks are found in photos, too; `read`: how photos are read. If
+    not one object in all pictures is of a class of the model, that is a DataError at the end.
     """
     if top < 1 or most < 1:
         raise ConfigError(f"top = {top}, most = {most}: expected at least 1")
@@ -102,7 +106,7 @@ def graphs(
         return lambda pixels: FoundObjects(detector.find(pixels))
 
     pictures, report.skipped[:], report.notes[:] = graph_inputs(
-        [Path(path) for path in paths], boxes, images, most, find
+        [Path(path) for path in paths], boxes, images, most, find, read=read
     )
     if not model.task.model.features.new_photos and any(picture.photo for picture in pictures):
         raise ConfigError(
@@ -139,7 +143,7 @@ def graph_of(model: SceneModel, picture: ObservedPicture, top: int, least: float
     unknown = Counter(label for label, place in zip(picture.labels, places) if place < 0)
     known = np.flatnonzero(places >= 0)
     if len(known) > MOST_OBJECTS:
-        raise DataError(f"{len(known)} objects, at most {MOST_OBJECTS} are looked at", picture.file)
+        raise DataError(f"{len(known)} objects, at most {MOST_OBJECTS} are processed", picture.file)
     picture = _only(picture, known, model.classes, places)
     if len(known) < 2:
         return PredictedGraph(picture, (), unknown)
@@ -159,9 +163,6 @@ def graph_of(model: SceneModel, picture: ObservedPicture, top: int, least: float
 
 def panoptic(head: Path, score: float) -> Find:
     """Things and surfaces by the head that `wayfare detect` has learnt, and the detector's boxes if it is installed."""
-    from wayfare.scenes.patches import DinoPatches
-    from wayfare.scenes.segmenting import PanopticFinder, SegmentHead
-
     learnt = SegmentHead.load(head)
     finder = PanopticFinder(learnt, DinoPatches(), Detector(score).find if is_installed() else None)
 

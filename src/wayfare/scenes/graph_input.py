@@ -35,6 +35,7 @@ class FoundObjects(NamedTuple):
 
 
 Find = Callable[[np.ndarray], FoundObjects]  # the objects of a picture, uint8 RGB
+ReadPhoto = Callable[[Path], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,13 @@ class GraphInput:
 
 
 def graph_inputs(
-    paths: Sequence[Path], boxes: Boxes | None, images: Sequence[str], most: int, find: Callable[[], Find]
+    paths: Sequence[Path],
+    boxes: Boxes | None,
+    images: Sequence[str],
+    most: int,
+    find: Callable[[], Find],
+    *,
+    read: ReadPhoto = decode,
 ) -> tuple[list[GraphInput], list[Skipped], list[str]]:
     """The pictures below some paths, what was skipped, and notes for the user.
 
@@ -91,7 +98,7 @@ def graph_inputs(
             continue
         files = [path / name for name in pictures_below(path)] if path.is_dir() else [path]
         skipped += [] if files else [Skipped(str(path), "no JPEG, PNG or WebP pictures and no psg.json in this folder")]
-        pictures += [_photo(file, boxes, find) for file in files]
+        pictures += [_photo(file, boxes, find, read) for file in files]
     if images and not annotated:
         raise ConfigError("--image selects pictures of a psg.json, but none is given: give photos by their paths")
     return pictures, skipped, notes
@@ -183,12 +190,12 @@ def _of_annotation(graphs: SceneGraphs, index: int, scores: np.ndarray) -> Graph
 # ---- Photos
 
 
-def _photo(file: Path, boxes: Boxes | None, find: Callable[[], Find]) -> GraphInput:
+def _photo(file: Path, boxes: Boxes | None, find: Callable[[], Find], read: ReadPhoto) -> GraphInput:
     def opened() -> ObservedPicture:
         if not file.exists():
             near = get_close_matches(file.name, _names(file.parent), n=1)
             raise DataError("no such file" + (f"; did you mean {file.parent / near[0]}?" if near else ""), file)
-        pixels = decode(file)
+        pixels = read(file)
         if boxes is None:
             return _observed(file, pixels, find()(pixels), noted=False)
         own = boxes.of(file)

@@ -32,17 +32,17 @@ def short(label: str) -> str:
 def fitting(labels: Sequence[str], classes: tuple[str, ...]) -> list[int]:
     """For each label the class that it means; -1 where there is none."""
     places = _places(classes)
-    return [places.get(label, places.get(_plain(label), -1)) for label in labels]
+    return [places.get(label, places.get(plain(label), -1)) for label in labels]
 
 
 @cache
 def _places(classes: tuple[str, ...]) -> dict[str, int]:
     """Every spelling of every class. The class's own name goes before its plain form, and that before other words."""
-    plain = [_plain(name) for name in classes]
+    plainly = [plain(name) for name in classes]
     found: dict[str, int] = {}
     for place, name in enumerate(classes):
         found.setdefault(name, place)
-    for place, name in enumerate(plain):
+    for place, name in enumerate(plainly):
         found.setdefault(name, place)
     for words in _SAME:
         known = [found[word] for word in words if word in found]
@@ -51,5 +51,6 @@ def _places(classes: tuple[str, ...]) -> dict[str, int]:
     return found
 
 
-def _plain(label: str) -> str:
+def plain(label: str) -> str:
+    """A label in small letters, its words apart by spaces."""
     return " ".join(short(label.strip().lower()).replace("_", " ").replace("-", " ").split())

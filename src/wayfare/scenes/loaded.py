@@ -14,6 +14,7 @@ from wayfare.scenes import frequency, recall
 from wayfare.scenes.categories import scene_categories
 from wayfare.scenes.data.scene_data import SceneData
 from wayfare.scenes.data.scene_graphs import SceneGraphs
+from wayfare.scenes.detections import singles
 from wayfare.scenes.evaluation import metrics
 from wayfare.scenes.features import FeatureSource, Provider
 from wayfare.scenes.modes import SceneMode
@@ -69,14 +70,26 @@ class LoadedScenes:
         return {f"frequency {name}": value for name, value in self.metrics(both, None).items() if "/" not in name}
 
     def _of_parts(self, guesses: recall.Guesses) -> dict[str, float]:
-        """On the test pictures: mR@K of frequent, middling and seldom predicates; R@K of triplets never trained on."""
+        """On the test pictures: mR@K of frequent, middling and seldom predicates; R@K of triplets never trained on.
+
+        Of a detector's objects also what is left with one mask for each object.
+        """
         test, whole = self.test.truth, self._test_tally(guesses, self.test.truth)
         named = recall.by_thirds(whole, np.bincount(self.train.truth.relations[:, 2], minlength=len(test.predicates)))
         unseen = test.keep_relations(~recall.seen(test, self.train.truth))
         if len(unseen.relations):
             few = self._test_tally(guesses, unseen)
             named |= {f"z{name}": value for name, value in few.metrics.items() if name.startswith("R@")}
+        if self._singles is not None:
+            first = self.test.scenes.object_offsets[guesses.image][:, None] + guesses.triplets[:, :2]
+            once = self._test_tally(guesses.only(self._singles[first].all(1)), test)
+            named |= {f"single {name}": value for name, value in once.metrics.items() if "/" not in name}
         return named
+
+    @cached_property
+    def _singles(self) -> np.ndarray | None:
+        """Which of a detector's objects in the test pictures remain if each object may have one mask only."""
+        return None if self.test.detected is None else singles(self.test.detected)
 
     def predicate_recalls(self, guesses: recall.Guesses, cutoff: int) -> dict[str, float]:
         """Of each predicate that the test pictures have."""
@@ -85,8 +98,7 @@ class LoadedScenes:
 
     def _test_tally(self, guesses: recall.Guesses, truth: SceneGraphs) -> recall.RecallTally:
         """`truth`: the test pictures' annotations, or some of their relations."""
-        found = None if self.test.detected is None else self.test.detected.found
-        return recall.tally(guesses, truth, found, self._test_overlaps, as_paper=self._as_paper)
+        return recall.tally(guesses, truth, self.test.matched, self._test_overlaps, as_paper=self._as_paper)
 
     @cached_property
     def _test_overlaps(self) -> np.ndarray | None:

@@ -24,12 +24,15 @@ from wayfare.core.errors import ConfigError, StoreError
 from wayfare.core.protocols import Model
 from wayfare.scenes.batch import GraphBatch
 from wayfare.scenes.features import FeatureSource
-from wayfare.scenes.heads.common import PRESETS, HeadSizes, Mode, Widths, vector_width, word_vectors
+from wayfare.scenes.heads.common import PRESETS, HeadSizes, Mode, Widths
 from wayfare.scenes.heads.gpsnet import GPSNet, nps_gammas, nps_loss
 from wayfare.scenes.heads.imp import IMP
 from wayfare.scenes.heads.motifs import MOTIFS
 from wayfare.scenes.heads.vctree import VCTree
 from wayfare.scenes.reward import recall_of_targets
+from wayfare.scenes.word_vectors import word_vectors
+
+_DESCRIBED_DROPOUT = 0.2
 
 
 class HeadSpec(NamedTuple):
@@ -41,8 +44,8 @@ class HeadSpec(NamedTuple):
     width_u: int  # and of a pair
     mode: Mode
 
-    def sizes(self, widths: Widths) -> HeadSizes:
-        return HeadSizes(len(self.classes), self.predicates, self.width_x, self.width_u, widths)
+    def sizes(self, widths: Widths, background: bool) -> HeadSizes:
+        return HeadSizes(len(self.classes), self.predicates, self.width_x, self.width_u, widths, background=background)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,11 +64,16 @@ class RelationModel(Model):
     widths: Literal["small", "paper"] = "small"
     preset: Literal["as-run", "as-described"] = "as-run"  # the latter: with parts that only the paper's text has
     frequency_bias: bool = False  # a table of how often labels are related: off in the code that the paper ran
+    background: bool = False  # a refined label may be "no annotated object" (sgdet)
     start: str = ""  # a finished run, or its model's file, whose weights the network begins with
 
     @property
     def is_described(self) -> bool:
         return self.preset == "as-described"
+
+    @property
+    def has_background(self) -> bool:
+        return self.background or self.is_described
 
     def network(self, spec: HeadSpec) -> nn.Module:
         """The head, with the weights of `start` if that is given."""
@@ -79,11 +87,18 @@ class RelationModel(Model):
 
     def label_loss(self, logits: Tensor, graphs: GraphBatch) -> Tensor:
         """The loss of refined labels: the mean cross-entropy of objects whose class is known; 0 if that is none."""
-        labels = graphs.true_labels
+        labels = self.names(logits, graphs)
         return cross_entropy(logits, labels, ignore_index=-1, reduction="sum") / (labels >= 0).sum().clamp(min=1)
+
+    def names(self, logits: Tensor, graphs: GraphBatch) -> Tensor:
+        """What each object is to be called: its class; an object without one the background, or -1 for nothing."""
+        labels = graphs.true_labels
+        return labels.where(labels >= 0, logits.shape[1] - 1) if self.has_background else labels
 
     def check_mode(self, mode: Mode) -> None:
         """Refuse options that need the other mode."""
+        if self.background and mode == "predcls":
+            raise ConfigError("model.background is a refined label, which predcls does not have: task.mode = 'sgdet'")
 
     @property
     def is_biased(self) -> bool:
@@ -111,28 +126,48 @@ class ImpModel(RelationModel):
         return self.frequency_bias
 
     def head(self, spec: HeadSpec) -> nn.Module:
-        return IMP(spec.sizes(PRESETS[self.widths]), mode=spec.mode, order=self.order, frequency=self.table(spec))
+        sizes = spec.sizes(PRESETS[self.widths], self.has_background)
+        return IMP(sizes, mode=spec.mode, order=self.order, frequency=self.table(spec))
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelModel(RelationModel):
     """A head that reads labels, and may begin with how often they are related."""
 
-    word_vectors: str = ""  # a file in GloVe's format for the initial label vectors; "": random numbers
+    word_vectors: str = ""  # initial label vectors: "wordllama", a file in GloVe's format, or "": random numbers
 
     def _options(self, spec: HeadSpec) -> dict[str, Any]:
         """Sizes, mode, labels' vectors and the table of frequencies."""
         widths: Widths = PRESETS[self.widths]
         options: dict[str, Any] = {"mode": spec.mode, "frequency": self.table(spec)}
         if self.word_vectors:
-            file = Path(self.word_vectors)
-            widths = replace(widths, embedding=vector_width(file))
-            options["vectors"] = word_vectors(file, spec.classes, widths.embedding)
-        return options | {"sizes": spec.sizes(widths)}
+            options["vectors"] = vectors = word_vectors(self.word_vectors, spec.classes)
+            widths = replace(widths, embedding=vectors.shape[1])
+        return options | {"sizes": spec.sizes(widths, self.has_background)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class MotifsModel(LabelModel):
+class DecodingModel(LabelModel):
+    """A head that names one object after the other, each knowing the last name (sgdet)."""
+
+    dropout: float = 0.0  # where it does; as described: 0.2
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.dropout < 1:
+            raise ConfigError(f"model.dropout = {self.dropout}: expected a number from 0 to below 1")
+
+    def check_mode(self, mode: Mode) -> None:
+        super().check_mode(mode)
+        if self.dropout and mode == "predcls":
+            raise ConfigError("model.dropout is where labels are refined, not in predcls: task.mode = 'sgdet'")
+
+    def _options(self, spec: HeadSpec) -> dict[str, Any]:
+        described = _DESCRIBED_DROPOUT if self.is_described else 0.0
+        return super()._options(spec) | {"dropout": self.dropout or described}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MotifsModel(DecodingModel):
     """MOTIFS, which reads the objects like a sentence."""
 
     order: Literal["right-left", "left-right"] = "right-left"  # of the objects
@@ -142,13 +177,14 @@ class MotifsModel(LabelModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VCTreeModel(LabelModel):
+class VCTreeModel(DecodingModel):
     """VCTree, which puts the objects into a tree."""
 
     tree: Literal["supervised", "reinforced"] = "supervised"  # how its scores learn; the latter needs `start`
     prior: bool = False  # its scores are weighted by how often two classes are related
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self._is_reinforced and not self.start:
             raise ConfigError(
                 "a reinforced tree changes only the scores of a network that has learned all else with "
@@ -190,10 +226,11 @@ class GPSNetModel(LabelModel):
 
     def label_loss(self, logits: Tensor, graphs: GraphBatch) -> Tensor:
         if self.nps or self.is_described:
-            return nps_loss(logits, graphs.true_labels, nps_gammas(graphs))
+            return nps_loss(logits, self.names(logits, graphs), nps_gammas(graphs))
         return super().label_loss(logits, graphs)
 
     def check_mode(self, mode: Mode) -> None:
+        super().check_mode(mode)
         if self.nps and mode == "predcls":
             raise ConfigError("model.nps is a loss of refined labels, which predcls does not have: task.mode = 'sgdet'")
 

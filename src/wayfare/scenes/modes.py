@@ -1,6 +1,7 @@
 """What a network is given of a picture, and what its guesses are compared with: PredCls and SGDet.
 
-predcls    boxes and labels are the annotated ones, and a guess must name the very objects
+predcls    boxes and labels are the annotated ones, and a guess must name the very objects; with `matching = "boxes"`,
+           as in the paper's code, any objects of their classes that overlap them by half
 sgdet      they are a detector's (`detections`), or the annotated segments taken as such; a guess must name objects
            of the annotated classes that overlap the annotated ones by half, boxes or masks. Heads also learn to
            refine labels; their certainty of the best label counts in a guess, but the detector's label is judged,
@@ -29,6 +30,12 @@ class ScenePictures(NamedTuple):
 
     truth: SceneGraphs
     detected: Detections | None = None
+    by_boxes: bool = False  # annotated objects are matched by class and overlap, as detected ones always are
+
+    @property
+    def matched(self) -> SceneGraphs | None:
+        """The objects that are compared with the annotated ones by class and overlap; None: they are these."""
+        return self.scenes if self.by_boxes or self.detected is not None else None
 
     @property
     def scenes(self) -> SceneGraphs:
@@ -41,7 +48,8 @@ class ScenePictures(NamedTuple):
         return None if self.detected is None else self.detected.scores
 
     def select(self, images: np.ndarray) -> ScenePictures:
-        return ScenePictures(self.truth.select(images), None if self.detected is None else self.detected.select(images))
+        detected = None if self.detected is None else self.detected.select(images)
+        return ScenePictures(self.truth.select(images), detected, self.by_boxes)
 
 
 class SceneMode:
@@ -73,9 +81,14 @@ class SceneMode:
 class PredCls(SceneMode):
     """Predicate classification: the objects are the annotated ones."""
 
+    matching: Literal["objects", "boxes"] = "objects"  # a guess is right for these, or for others by class and IoU
+
     @property
     def protocol(self) -> str:
-        return "PredCls"
+        return "PredCls" if self.matching == "objects" else "PredCls, boxes at IoU 0.5"
+
+    def pictures(self, graphs: SceneGraphs) -> ScenePictures:
+        return ScenePictures(graphs, by_boxes=self.matching == "boxes")
 
     def batch(
         self, pictures: ScenePictures, provider: Provider, rng: np.random.Generator, limits: PairLimits

@@ -15,16 +15,17 @@ _MEAN, _SPREAD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, as
 
 
 class DinoPatches:
-    """float32 (384, rows, columns) of a picture, its long side 630 pixels."""
+    """float32 (384, rows, columns) of a picture, its long side 630 pixels if nothing else is said."""
 
-    def __init__(self) -> None:
+    def __init__(self, long_side: int = LONG_SIDE) -> None:
+        self.long_side = long_side
         net = DinoV2()
         net.load_state_dict(PUBLISHED["dinov2-s"].load())
         self._layers = [layer for stage in net.eval().stages().values() for layer in stage]
 
     @torch.no_grad()
     def __call__(self, pixels: np.ndarray) -> Tensor:
-        scale = LONG_SIDE / max(pixels.shape[:2])
+        scale = self.long_side / max(pixels.shape[:2])
         size = [max(1, round(side * scale / PATCH)) * PATCH for side in pixels.shape[:2]]
         x = torch.from_numpy(pixels.copy()).permute(2, 0, 1).float() / 255
         x = (x - torch.tensor(_MEAN)[:, None, None]) / torch.tensor(_SPREAD)[:, None, None]

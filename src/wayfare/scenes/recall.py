@@ -48,6 +48,10 @@ class Guesses:
     scores: np.ndarray  # float32 (T,): descending within an image
     constraint: bool  # one predicate for each pair
 
+    def only(self, kept: np.ndarray) -> Guesses:
+        """Some of them, bool (T,)."""
+        return Guesses(self.images, self.image[kept], self.triplets[kept], self.scores[kept], self.constraint)
+
     @staticmethod
     def joined(parts: Sequence[Guesses]) -> Guesses:
         """The concatenated guesses of several batches of images."""

@@ -33,6 +33,7 @@ from torch.nn.functional import interpolate
 
 from wayfare.core.bundle import Bundle
 from wayfare.core.errors import DataError, StoreError
+from wayfare.io.images import decode
 from wayfare.scenes.boxes import LabelledBox
 from wayfare.scenes.data.scene_graphs import SceneGraphs
 from wayfare.scenes.labels import fitting
@@ -105,8 +106,6 @@ class SegmentHead:
 
 def learn_head(graphs: SceneGraphs, maps: PatchMaps, progress: Callable[[int, int], None]) -> SegmentHead:
     """A head from the pictures of these annotations that have both a photo and a panoptic picture."""
-    from wayfare.io.images import decode
-
     rows = [i for i in range(len(graphs)) if graphs.picture(i) is not None and graphs.panoptic(i) is not None]
     if not rows:
         raise DataError(

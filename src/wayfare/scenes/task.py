@@ -26,13 +26,13 @@ from wayfare.core.errors import ConfigError
 from wayfare.core.protocols import Batch, Client, Output, Population, Progress, Task, silent
 from wayfare.core.seeds import rng_for
 from wayfare.core.values import SHARE, Kind
-from wayfare.scenes import evaluation, recall
+from wayfare.scenes import evaluation, frequency, recall
 from wayfare.scenes.batch import GraphBatch, HeadOutput
 from wayfare.scenes.counting import PlainSum
 from wayfare.scenes.data import client_files
 from wayfare.scenes.data.scene_data import SceneData, TownScenes
 from wayfare.scenes.data.scene_graphs import SceneGraphs
-from wayfare.scenes.debiasing import Adjusted, LogitAdjustment, NoDebiasing, at_tau
+from wayfare.scenes.debiasing import Adjusted, LogitAdjustment, NoDebiasing, at_tau, better_tau
 from wayfare.scenes.heads.common import adopt_counts
 from wayfare.scenes.loaded import LoadedScenes
 from wayfare.scenes.models import HeadSpec, RelationModel
@@ -196,6 +196,9 @@ class Scenes(Task):
         for start in range(0, len(order), batch_size):
             yield self._batch(net, order[start : start + batch_size], rng)
 
+    def steps_in_pass(self, client: Client, batch_size: int) -> int:
+        return -(-int(self.loaded.has_pairs[client.train].sum()) // batch_size)
+
     def forward(self, net: nn.Module, batch: Batch) -> Output:
         graphs: GraphBatch = batch.inputs
         output: HeadOutput = net(graphs)
@@ -254,7 +257,7 @@ class Scenes(Task):
 
     @property
     def metrics(self) -> Mapping[str, Kind]:
-        return dict.fromkeys(("R@*", "mR@*", "ngR@*", "ngmR@*", "zR@*", "frequency *"), SHARE)
+        return dict.fromkeys(("R@*", "mR@*", "ngR@*", "ngmR@*", "zR@*", "single *", "frequency *"), SHARE)
 
     def evaluate(self, net: nn.Module, samples: np.ndarray | None) -> dict[str, float]:
         loaded = self.loaded
@@ -262,6 +265,16 @@ class Scenes(Task):
         found = evaluation.guesses(net, loaded.provider, pictures.scenes, pictures.scores)
         metrics = loaded.metrics(found, samples)
         return metrics if samples is None else metrics | self._tried(net, samples)
+
+    def doubt(self, now: dict[str, float], start: dict[str, float]) -> str:
+        """That the head is below the baseline, or that another tau is better on clients that do not train."""
+        found = []
+        if floor := frequency.below(now):
+            remedy = "" if self.model.counted else ", or begin with counts: model.frequency_bias = true"
+            found.append(f"{floor}. Train longer{remedy}")
+        if isinstance(self.debias, LogitAdjustment) and (best := better_tau(now, self.debias.tau)) is not None:
+            found.append(f"On the clients that do not train, another tau is better: task.debias.tau = {best:g}")
+        return ". ".join(found)
 
     def predicate_recalls(self, net: nn.Module, cutoff: int = 50) -> dict[str, float]:
         """R@K of each predicate on the test pictures."""

@@ -9,7 +9,8 @@ It is a second front to the same Python API as the command line, and its answers
     model_worker.py   a process that holds indexes and models, and calls places.locate, hashing.search, scenes.graph
     answer_views.py   turns the JSON into what a page shows; templates/ draw it
 
-    application.py    puts the parts together; launch.py starts it; access.py lets nobody else in
+    application.py    puts the parts together; launch.py starts it; access.py lets nobody else in; connections.py ends
+                      those that only wait
     api_routes.py     /api/v1; page_routes.py, run_routes.py, data_routes.py, federation_routes.py: pages
     run_watch.py      looks at the run folders, once for all browsers; run_control.py starts and stops runs
     run_forms.py      makes a form of a recipe's settings

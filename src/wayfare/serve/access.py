@@ -70,10 +70,12 @@ class Keys:
         return bool(self._password)
 
     def fits(self, secret: str) -> bool:
-        """Whether this is the token, or the password."""
-        right = _same(secret, self.token)
-        if not right and self._password and not self.patience_is_over:
-            right = hmac.compare_digest(_stretched(secret), self._password)
+        """Whether this is the token, or the password. Guesses are counted of passwords only: nobody guesses a token."""
+        if _same(secret, self.token):
+            return True
+        if self.patience_is_over:
+            return False
+        right = bool(self._password) and hmac.compare_digest(_stretched(secret), self._password)
         if not right:
             self._wrong.append(time.monotonic())
         return right
@@ -124,8 +126,6 @@ class Access:
             return self._by_address(request)
         if path.startswith(_OPEN):
             return None
-        if self._keys.patience_is_over and not self._has_session(request):
-            return _refused(request, "too many wrong tokens: wait a minute", 429)
         return self._unknown(request)
 
     def _foreign(self, request: Request) -> str:
@@ -141,7 +141,7 @@ class Access:
     def _unknown(self, request: Request) -> Response | None:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if token:
-            if scheme.lower() == "bearer" and self._keys.fits(token.strip()):
+            if scheme.lower() == "bearer" and _same(token.strip(), self._keys.token):
                 return None
             return _refused(request, "this is not the token of this launch", 401)
         if not self._has_session(request):
@@ -168,18 +168,22 @@ class Access:
         except UploadError as error:
             return _refused(request, str(error), error.status)
         secret = parse_qs(body.decode("utf-8", "replace")).get("secret", [""])[0].strip()
-        if self._keys.patience_is_over:
-            return _refused(request, "too many wrong tokens: wait a minute", 429)
-        if not self._keys.fits(secret):
-            return page(request, "enter.html", status=403, wrong=True, password=self._keys.has_password)
-        return self._welcome(request, "/")
+        return self._welcome(request, "/") if self._keys.fits(secret) else self._wrong(request)
 
     def _by_address(self, request: Request) -> Response:
         """The address that the server printed: the token leaves it at once."""
         rest = [(key, value) for key, value in request.query_params.multi_items() if key != "token"]
-        if self._keys.patience_is_over or not self._keys.fits(request.query_params["token"]):
-            return page(request, "enter.html", status=403, wrong=True, password=self._keys.has_password)
+        if not self._keys.fits(request.query_params["token"]):
+            return self._wrong(request)
         return self._welcome(request, request.url.path + (f"?{urlencode(rest)}" if rest else ""))
+
+    def _wrong(self, request: Request) -> Response:
+        shown = page(request, "enter.html", status=403, wrong=True, password=self._keys.has_password)
+        return self._impatient(request) or shown
+
+    def _impatient(self, request: Request) -> Response | None:
+        over = self._keys.patience_is_over
+        return _refused(request, "too many wrong tokens or passwords: wait a minute", 429) if over else None
 
     def _welcome(self, request: Request, where: str) -> Response:
         response = RedirectResponse(f"/{where.lstrip('/')}", 303)

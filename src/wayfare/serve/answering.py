@@ -43,7 +43,7 @@ class Answering:
         if bool(words.strip()) == bool(photo):
             raise ConfigError("expected either words or a photo")
         if len(words) > _MOST_WORDS:
-            raise ConfigError(f"the query has {len(words)} letters, at most {_MOST_WORDS} are taken")
+            raise ConfigError(f"the query has {len(words)} letters, at most {_MOST_WORDS} are accepted")
         offer = await self.offers.get(index, "search")
         given = self.photos.uploaded(photo) if photo else None
         pixels = None if given is None else str(given.pixels(offer.size))
@@ -56,9 +56,10 @@ class Answering:
         """How the things in a photo relate."""
         offer, given = await self.offers.get(run, "scenes"), self.photos.uploaded(photo)
         if boxes is not None and len(boxes) > MOST_BOXES:
-            raise ConfigError(f"{len(boxes)} boxes, at most {MOST_BOXES} are taken")
+            raise ConfigError(f"{len(boxes)} boxes, at most {MOST_BOXES} are accepted")
         settings = {"run": str(offer.folder), "photo": str(given.pixels(None)), "name": given.name, "top": top}
-        return await self._asked("graph", **settings, boxes=boxes, score=score, least=least)
+        shape = [given.height, given.width]
+        return await self._asked("graph", **settings, shape=shape, boxes=boxes, score=score, least=least)
 
     async def _asked(self, what: str, **settings: Any) -> dict[str, Any]:
         key = json.dumps([what, settings, _age(settings)], sort_keys=True)

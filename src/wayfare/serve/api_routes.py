@@ -7,7 +7,7 @@ import json
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, Strict
 from starlette.responses import Response, StreamingResponse
 
 from wayfare.core.errors import WayfareError
@@ -24,6 +24,8 @@ Here = Annotated[Served, Depends(served)]
 Id = Annotated[str, Query(max_length=100)]
 Count = Annotated[int, Query(ge=1, le=200)]
 Share = Annotated[float | None, Query(ge=0, le=1)]
+Whole = Annotated[int, Strict()]  # in bodies: `true` is no number there
+Real = Annotated[float, Strict()]
 _STOPS_AFTER = 8.0  # seconds after which a run that did not heed the first signal is sent a second one
 _PHOTO_BODY = {
     "requestBody": {
@@ -45,8 +47,8 @@ class BoxGiven(Asked):
     """An object in a photo: pixels from its upper left corner."""
 
     label: str = Field(max_length=100)
-    box: tuple[float, float, float, float]
-    score: float = Field(default=1.0, ge=0, le=1)
+    box: tuple[Real, Real, Real, Real]
+    score: Real = Field(default=1.0, ge=0, le=1)
 
 
 class GraphAsked(Asked):
@@ -55,9 +57,9 @@ class GraphAsked(Asked):
     run: str = Field(max_length=100)
     photo: str = Field(max_length=100)
     boxes: list[BoxGiven] | None = Field(default=None, max_length=MOST_BOXES)
-    top: int = Field(default=10, ge=1, le=100)
-    score: float = Field(default=0.45, ge=0, le=1)
-    least: float | None = Field(default=None, ge=0, le=1)  # None: as the command line
+    top: Whole = Field(default=10, ge=1, le=100)
+    score: Real = Field(default=0.45, ge=0, le=1)
+    least: Real | None = Field(default=None, ge=0, le=1)  # None: as the command line
 
 
 class RunAsked(Asked):
@@ -71,7 +73,7 @@ class RunAsked(Asked):
 class ResumeAsked(Asked):
     """With `rounds`, up to a new total."""
 
-    rounds: int | None = Field(default=None, ge=1, le=1_000_000)
+    rounds: Whole | None = Field(default=None, ge=1, le=1_000_000)
 
 
 class FormAsked(Asked):

@@ -6,11 +6,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Security
 from fastapi.exceptions import RequestValidationError
+from fastapi.security import HTTPBearer
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Match, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -18,6 +22,7 @@ from wayfare.core.errors import WayfareError
 from wayfare.serve.access import Access, Keys
 from wayfare.serve.api_routes import api
 from wayfare.serve.data_routes import data_pages
+from wayfare.serve.device_routes import device_api, device_pages
 from wayfare.serve.federation_routes import federation_api, federation_pages
 from wayfare.serve.offers import MissingError
 from wayfare.serve.page_routes import use_pages
@@ -27,6 +32,25 @@ from wayfare.serve.templating import page
 from wayfare.serve.uploads import UploadError
 from wayfare.serve.workers import BusyError, WorkerError
 
+
+class ErrorAnswer(BaseModel):
+    """What is answered instead: a sentence, and the kind of error."""
+
+    error: str
+    kind: str
+
+
+_REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorAnswer, "description": words}
+    for status, words in {
+        400: "It cannot be done as asked", 401: "Without the token", 403: "From another site", 404: "No such thing",
+        408: "The body came too slowly", 413: "The body is too large", 422: "A value that cannot be",
+        429: "Too many requests at a time",
+    }.items()
+}  # fmt: skip
+_TOKEN = HTTPBearer(auto_error=False)  # it only says so in the description: Access checks it
+_APIS = (api, federation_api, device_api)
+_PAGES = (use_pages, run_pages, data_pages, federation_pages, device_pages)
 _STATIC = Path(__file__).with_name("static")
 _SHARED = Path(__file__).parents[1] / "pages" / "static"
 
@@ -43,10 +67,12 @@ def build(settings: Settings, keys: Keys, hosts: frozenset[str], *, scheme: str,
 
     app = FastAPI(
         title="Wayfare", version=version("wayfare"), lifespan=life, docs_url=None, redoc_url=None,
-        openapi_url="/api/v1/openapi.json", description=api_help(),
+        openapi_url="/api/v1/openapi.json", description=api_help(), responses=_REFUSALS,
     )  # fmt: skip
-    for router in (api, federation_api, use_pages, run_pages, data_pages, federation_pages):
-        app.include_router(router, include_in_schema=router in (api, federation_api))
+    for router in _APIS:
+        app.include_router(router, dependencies=[Security(_TOKEN)])
+    for router in _PAGES:
+        app.include_router(router, include_in_schema=False)
     app.mount("/static/shared", StaticFiles(directory=_SHARED))
     app.mount("/static", StaticFiles(directory=_STATIC))
     app.add_exception_handler(WayfareError, _wayfare_error)
@@ -92,7 +118,17 @@ async def _invalid(request: Request, error: Exception) -> Response:
 async def _http_error(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 400
     texts = {404: "There is no such page.", 405: "This cannot be done here."}
-    return _said(request, texts.get(status, "This request cannot be answered."), "RequestError", status)
+    response = _said(request, texts.get(status, "This request cannot be answered."), "RequestError", status)
+    if status == 405:
+        response.headers["allow"] = ", ".join(sorted(_methods(request)))
+    return response
+
+
+def _methods(request: Request) -> set[str]:
+    """What may be done at an address."""
+    routes = [route for router in (*_APIS, *_PAGES) for route in router.routes if isinstance(route, Route)]
+    fitting = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+    return {name for route in fitting for name in route.methods or ()}
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:

@@ -16,13 +16,13 @@ from pydantic import Field
 from starlette.responses import Response
 
 from wayfare.core.errors import ConfigError, WayfareError
-from wayfare.deploy.fence_log import read_fence_log
 from wayfare.deploy.invite import invite
 from wayfare.deploy.keys import Roll
 from wayfare.deploy.status import status_of
 from wayfare.io.address import Address
 from wayfare.io.certificates import fingerprint
-from wayfare.serve.api_routes import Asked, Here
+from wayfare.serve.api_routes import Asked, Here, Whole
+from wayfare.serve.device_routes import device_rows
 from wayfare.serve.offers import MissingError, id_of
 from wayfare.serve.served import Served, as_json
 from wayfare.serve.templating import page
@@ -37,7 +37,7 @@ class InviteAsked(Asked):
 
     name: str = Field(max_length=63)
     server: str = Field(max_length=300)
-    days: int = Field(default=365, ge=1, le=3650)
+    days: Whole = Field(default=365, ge=1, le=3650)
 
 
 class RevokeAsked(Asked):
@@ -52,7 +52,8 @@ async def federation(request: Request, here: Here) -> Response:
     found = [await asyncio.to_thread(_federation, id, folder) for id, folder in _folders(here).items()]
     runs = [(row, status) for row in await here.watch.rows() if (status := await _status(here, row["id"]))]
     _join(found, [status for _, status in runs])
-    return page(request, "federation.html", here="federation", federations=found, runs=runs)
+    devices = await device_rows(here)
+    return page(request, "federation.html", here="federation", federations=found, runs=runs, devices=devices)
 
 
 @federation_api.get("/federations")
@@ -129,9 +130,7 @@ async def _status(here: Served, id: str) -> dict[str, Any] | None:
         found = await asyncio.to_thread(status_of, path)
     except WayfareError as error:
         return {"nodes": [], "error": str(error), "finished": False, "fence": {"refused": 0, "last": []}}
-    seen = await asyncio.to_thread(read_fence_log, path / "flower" / "fence.jsonl")
-    last = {line["name"]: _clock(line["time"]) for line in seen if line.get("name")}
-    nodes = [{**node, "seen": last.get(node["name"], "")} for node in found["nodes"]]
+    nodes = [{**node, "seen": _clock(node["seen"]) if node["seen"] else ""} for node in found["nodes"]]
     fence = {**found["fence"], "last": [{**line, "when": _clock(line["time"])} for line in found["fence"]["last"]]}
     return {**found, "nodes": nodes, "fence": fence, "error": ""}
 

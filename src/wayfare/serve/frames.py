@@ -36,7 +36,7 @@ def pack(content: dict[str, Any], parts: Sequence[bytes] = ()) -> list[bytes]:
 def _sizes(content: Any) -> list[int]:
     sizes = content.get("parts") if isinstance(content, dict) else None
     if not isinstance(sizes, list) or not all(isinstance(size, int) and size >= 0 for size in sizes):
-        raise FrameError("a process sent something that is no message")
+        raise FrameError("a process sent something that is not a message")
     if sum(sizes) > MOST:
         raise FrameError(f"a process sent {sum(sizes):,} bytes")
     return sizes
@@ -45,7 +45,7 @@ def _sizes(content: Any) -> list[int]:
 def _length(head: bytes) -> int:
     length = int.from_bytes(head)
     if length > MOST:
-        raise FrameError("a process sent something that is no message")
+        raise FrameError("a process sent something that is not a message")
     return length
 
 
@@ -53,7 +53,7 @@ def _parsed(text: bytes) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise FrameError(f"a process sent something that is no message: {error}") from error
+        raise FrameError(f"a process sent something that is not a message: {error}") from error
 
 
 async def receive(reader: asyncio.StreamReader) -> Message:

@@ -14,6 +14,7 @@ import uvicorn
 from wayfare.core.errors import ConfigError
 from wayfare.serve.access import Keys
 from wayfare.serve.application import build
+from wayfare.serve.connections import PatientProtocol
 from wayfare.serve.served import Settings
 from wayfare.serve.workers import sandbox_fault
 
@@ -62,7 +63,7 @@ def launch(settings: Settings, port: int, lan: Lan | None, *, open_browser: bool
         webbrowser.open(f"{address}?token={keys.token}")
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, date_header=False, lifespan="on",
-        timeout_keep_alive=20, timeout_graceful_shutdown=3, ws="none",
+        timeout_keep_alive=20, timeout_graceful_shutdown=3, ws="none", http=PatientProtocol,
         ssl_certfile=None if lan is None else str(lan.certificate), ssl_keyfile=None if lan is None else str(lan.key),
     )  # fmt: skip
     uvicorn.Server(config).run(sockets=[sock])

@@ -46,7 +46,7 @@ class MadePages:
     def file(self, id: str) -> Path:
         """The page of this id."""
         if id not in self._made:
-            raise MissingError("this page is not here any more: load the one it was on again")
+            raise MissingError("this page has expired: reload the page that it was on")
         return self._made[id][0]
 
     def close(self) -> None:

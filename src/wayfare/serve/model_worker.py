@@ -15,20 +15,26 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from wayfare.components import allow_code
 from wayfare.core import disk
 from wayfare.core.errors import DataError, StoreError
 from wayfare.experiment import Experiment
+from wayfare.gallery import gather
 from wayfare.hashing import search as searching
+from wayfare.meeting.peer_page import PeerRecord, write_peer_page
+from wayfare.pages.dataset import write_dataset
+from wayfare.pages.partition import write_partition
 from wayfare.pages.record import Record
-from wayfare.pages.thumbnails import evenly
+from wayfare.pages.thumbnails import PictureSource, Thumbnails, evenly
 from wayfare.places import locate as locating
 from wayfare.places.index import Index
 from wayfare.places.page import PlaceSketch
 from wayfare.places.page_data import position_text, sketch_of
 from wayfare.recipe import toml
+from wayfare.report import write_report
 from wayfare.scenes.boxes import read_boxes
 from wayfare.scenes.graph import LEAST, GraphReport, graphs
 from wayfare.scenes.graph import as_result as graph_result
@@ -60,7 +66,8 @@ def about(kind: str, folder: str) -> Message:
         opened = _search(folder, _age(Path(folder)))
         model = opened.model
         facts = {"model": model.digest, "run": model.name, "bits": model.bits, "size": list(model.size)}
-        return {**opened.counts(), **facts, "words": list(model.words[:40]), "samples": _pictured(opened)}, []
+        words = {"words": list(model.words[:40]), "example": opened.example()}
+        return {**opened.counts(), **facts, **words, "samples": _pictured(opened)}, []
     scenes = _scenes(folder, _age(Path(folder) / "summary.json"))
     return {
         "model": scenes.digest, "run": scenes.name, "classes": list(scenes.classes),
@@ -134,9 +141,21 @@ def search(folder: str, words: str, photo: str | None, name: str, k: int, find: 
 
 
 def graph(
-    run: str, photo: str, name: str, top: int, boxes: list[dict[str, Any]] | None, score: float, least: float | None
+    run: str,
+    photo: str,
+    *,
+    shape: list[int],
+    name: str,
+    top: int,
+    boxes: list[dict[str, Any]] | None,
+    score: float,
+    least: float | None,
 ) -> Message:
-    """What `wayfare graph PHOTO --json` prints; with `boxes`, as --boxes."""
+    """What `wayfare graph PHOTO --json` prints; with `boxes`, as --boxes. The file has plain pixels, in this shape."""
+
+    def read(file: Path) -> np.ndarray:
+        return np.fromfile(file, np.uint8).reshape(*shape, 3)
+
     model = _scenes(run, _age(Path(run) / "summary.json"))
     report, given = GraphReport(), None
     if boxes is not None:
@@ -145,7 +164,8 @@ def graph(
             disk.write(file, json.dumps({Path(photo).name: boxes}).encode())
             given = read_boxes(file)
     least = LEAST if least is None else least
-    made = list(graphs(model, [photo], boxes=given, top=top, score=score, least=least, report=report))
+    made = list(graphs(model, [photo], boxes=given, top=top, score=score, least=least, report=report, read=read))
+    report.notes = [note.replace(photo, name) for note in report.notes]
     report.skipped = [item._replace(file=name) for item in report.skipped]
     if not made:
         raise DataError(report.skipped[0].reason if report.skipped else "there is no graph")
@@ -193,9 +213,6 @@ def traffic(run: str) -> Message:
 
 def dataset(path: str, out: str) -> Message:
     """The page of `wayfare data show`."""
-    from wayfare.gallery import gather
-    from wayfare.pages.dataset import write_dataset
-
     collection = gather(Path(path))
     write_dataset(collection, Path(out))
     return {"sets": [{"name": found.name, "layout": found.layout} for found in collection.sets]}, []
@@ -203,9 +220,6 @@ def dataset(path: str, out: str) -> Message:
 
 def split(run: str, out: str) -> Message:
     """The page of `wayfare split`, of the partition that a run was made with."""
-    from wayfare.pages.partition import write_partition
-    from wayfare.pages.thumbnails import PictureSource, Thumbnails
-
     summary, thumbnails = Record.read(Path(run)).partition, Thumbnails()
     if not summary:
         raise StoreError("this run has no partition yet")
@@ -215,15 +229,19 @@ def split(run: str, out: str) -> Message:
 
 def report(run: str, out: str) -> Message:
     """The page of `wayfare report`."""
-    from wayfare.report import write_report
-
     write_report(Path(run), Path(out))
+    return {}, []
+
+
+def device(home: str, out: str) -> Message:
+    """The page of a device that meets others, as `wayfare peer show` writes it."""
+    write_peer_page(PeerRecord.read(Path(home)), Path(out))
     return {}, []
 
 
 _HANDLERS: dict[str, Callable[..., Message]] = {
     "about": about, "locate": locate, "search": search, "graph": graph, "form": form, "check": check,
-    "traffic": traffic, "dataset": dataset, "split": split, "report": report,
+    "traffic": traffic, "dataset": dataset, "split": split, "report": report, "device": device,
 }  # fmt: skip
 
 if __name__ == "__main__":

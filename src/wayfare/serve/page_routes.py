@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from typing import Annotated, Literal
 from urllib.parse import urlencode
 
@@ -29,7 +30,8 @@ On = Annotated[list[str] | None, Query(max_length=20)]
 async def home(request: Request, here: Here) -> Response:
     """Drop a photo, or type words."""
     offers = await here.offers.all()
-    return page(request, "home.html", here="use", offers=offers, kinds={offer.kind for offer in offers})
+    kinds = {offer.kind for offer in offers}
+    return page(request, "home.html", here="use", offers=offers, kinds=kinds, example=_example(offers))
 
 
 @use_pages.get("/part/samples")
@@ -56,7 +58,8 @@ async def search_page(
     """What is found for words, in each index."""
     offers = [offer for offer in await _chosen(here, on) if offer.kind == "search"]
     cards = [_search_card(offer, "Photos", words=words) for offer in offers] if words.strip() else []
-    return page(request, "search.html", here="use", words=words, cards=cards, offers=offers)
+    example = _example(offers)
+    return page(request, "search.html", here="use", words=words, cards=cards, offers=offers, example=example)
 
 
 @use_pages.get("/photo/{id}")
@@ -77,6 +80,11 @@ async def photo_page(request: Request, here: Here, id: str, on: On = None) -> Re
     counts = {offer.id: offer.about for offer in offers}
     cards = [card for card in cards if not _is_empty(card, counts)]
     return page(request, "photo.html", here="use", photo=photo, cards=cards, offers=await here.offers.all())
+
+
+def _example(offers: Sequence[Offer]) -> str:
+    """Words that an index knows, once it is open."""
+    return next((str(offer.about["example"]) for offer in offers if "example" in offer.about), "red shirt")
 
 
 def _is_empty(card: dict[str, str], counts: dict[str, dict[str, object]]) -> bool:
@@ -134,15 +142,14 @@ async def graph_part(request: Request, here: Here, run: Id, photo: Id) -> Respon
     offer, given = await here.offers.get(run, "scenes"), here.photos.uploaded(photo)
     if not offer.about.get("detector"):
         return page(request, "part_boxes.html", photo=given, run=run, classes=offer.about.get("classes", []))
-    answer = await graph_of(here, GraphAsked(run=run, photo=photo))
-    return page(request, "part_graph.html", found=graphed(answer), photo=given)
+    return await graph_with_boxes(request, here, GraphAsked(run=run, photo=photo))
 
 
 @use_pages.post("/part/graph")
 async def graph_with_boxes(request: Request, here: Here, asked: GraphAsked) -> Response:
-    """The graph of a photo with boxes that were drawn."""
+    """The graph of a photo: with boxes that were drawn, or those that the detector finds."""
     answer, given = await graph_of(here, asked), here.photos.uploaded(asked.photo)
-    return page(request, "part_graph.html", found=graphed(answer), photo=given)
+    return page(request, "part_graph.html", found=graphed(answer), photo=given, asked=asked.model_dump_json())
 
 
 # ---- Pictures

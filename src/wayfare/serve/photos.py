@@ -19,7 +19,8 @@ from wayfare.serve.workers import Workers
 
 SHOWN = 1280  # pixels of the longer side of a photo on a page
 SIDES = (160, 320, 640)  # of the photos of indexes
-_MOST = 200  # photos; the oldest go first
+_MOST, _MOST_BYTES = 200, 2 * 2**30  # photos that are kept; the oldest go first
+_WHOLE = "whole.rgb"  # plain pixels, row by row
 _MOST_KNOWN = 100_000  # photos of indexes that have been named on some page
 _MOST_SMALL = 2000  # small pictures that are kept in memory, of about 20 kB
 _SMALL_AT_ONCE = 32
@@ -35,6 +36,7 @@ class Uploaded:
     width: int
     height: int
     folder: Path
+    bytes: int  # of all its files
 
     @property
     def shown(self) -> Path:
@@ -43,7 +45,7 @@ class Uploaded:
 
     def pixels(self, size: Size | None) -> Path:
         """As a network sees it: in one size (height, width), or as it is."""
-        file = self.folder / ("whole.png" if size is None else f"{size[0]}x{size[1]}.png")
+        file = self.folder / (_WHOLE if size is None else f"{size[0]}x{size[1]}.png")
         if not file.exists():
             raise DataError("this photo was uploaded before the index was opened: upload it again")
         return file
@@ -79,22 +81,27 @@ class Photos:
         return self._keep(id, name, (int(about["width"]), int(about["height"])), sizes, parts)
 
     def _keep(self, id: str, name: str, shape: Size, sizes: list[Size], parts: list[bytes]) -> Uploaded:
+        names = ["shown.jpg", *(f"{height}x{width}.png" for height, width in sizes), _WHOLE]
+        if len(parts) == len(names) and len(parts[-1]) != 3 * shape[0] * shape[1]:
+            raise DataError("the photo cannot be used: it was not decoded as it says")
         folder = self._folder / id
         folder.mkdir(exist_ok=True)
-        names = ["shown.jpg", *(f"{height}x{width}.png" for height, width in sizes), "whole.png"]
         for file, part in zip(names, parts):
             (folder / file).write_bytes(part)
-        made = Uploaded(id, printable(Path(name).name or "photo", 120), *shape, folder)
+        made = Uploaded(id, printable(Path(name).name or "photo", 120), *shape, folder, sum(map(len, parts)))
         self._uploaded[id] = made
         self._uploaded.move_to_end(id)
-        while len(self._uploaded) > _MOST:
+        while len(self._uploaded) > 1 and (len(self._uploaded) > _MOST or self._bytes() > _MOST_BYTES):
             shutil.rmtree(self._uploaded.popitem(last=False)[1].folder, ignore_errors=True)
         return made
+
+    def _bytes(self) -> int:
+        return sum(photo.bytes for photo in self._uploaded.values())
 
     def uploaded(self, id: str) -> Uploaded:
         """The photo of this id."""
         if id not in self._uploaded:
-            raise DataError("this photo is not here any more: photos are kept until the server ends")
+            raise DataError("this photo is no longer available: photos are kept until the server stops")
         return self._uploaded[id]
 
     # ---- those of indexes

@@ -41,7 +41,7 @@ class RunControl:
             raise ConfigError(f"{name!r} cannot be a run's name: expected at most 63 letters, digits, - and _")
         place = self.root / name
         if place.exists():
-            raise ConfigError(f"there is a run {name!r} already: choose another name")
+            raise ConfigError(f"a run {name!r} already exists: choose another name")
         given = [part for setting in settings for part in ("--set", setting)]
         self._begin(name, ["run", str(recipe), "--out", str(place), *given])
         return place
@@ -49,7 +49,7 @@ class RunControl:
     def resume(self, path: Path, rounds: int | None) -> None:
         """Continue a run where it stopped, or up to a new total of rounds."""
         if holder(path):
-            raise ConfigError("this run is at work already")
+            raise ConfigError("this run is already running")
         more = [] if rounds is None else ["--rounds", str(rounds)]
         self._begin(path.name, ["resume", str(path), *more])
 
@@ -57,7 +57,7 @@ class RunControl:
         """End a run after what it has committed; it can be continued."""
         process = holder(path)
         if not process:
-            raise ConfigError("this run is not at work")
+            raise ConfigError("this run is not running")
         try:
             os.kill(process, signal.SIGINT)
         except OSError as error:
@@ -85,7 +85,7 @@ class RunControl:
 
     def _begin(self, name: str, arguments: Sequence[str]) -> None:
         if sum(process.poll() is None for process in self._started.values()) >= MOST:
-            raise ConfigError(f"{MOST} runs that were started here are at work: stop one, or wait")
+            raise ConfigError(f"{MOST} runs started here are still running: stop one, or wait")
         logs = self.root / _LOGS
         logs.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-P", "-m", "wayfare", *arguments, *self._allowed, "--json"]

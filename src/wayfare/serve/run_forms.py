@@ -12,12 +12,13 @@ from typing import Any
 from wayfare.comments import comments
 from wayfare.components import Part, name_of, names, parts_of
 from wayfare.core.errors import ConfigError, unknown
+from wayfare.core.ranges import Range
 from wayfare.experiment import SECTIONS, Experiment
-from wayfare.ranges import RANGES, Range
+from wayfare.ranges import RANGES
 from wayfare.recipe import COMPONENTS, OF_TASK
 
 NONE = "(none)"
-_OPTIONAL = ("privacy", "compression", "robust", "attack")
+_OPTIONAL = ("privacy", "compression", "robust", "attack", "clock")
 _PLAIN = {
     "rounds": "rounds of federation",
     "seed": "of all random numbers: another seed, another run of the same experiment",
@@ -27,7 +28,7 @@ _TITLES = {
     "topology": "Who talks to whom", "exchange": "Whose models a device takes", "training": "Training on a device",
     "evaluation": "Evaluation", "policy": "What is accepted from devices", "privacy": "Differential privacy",
     "compression": "Compression of what travels", "robust": "Robust rule in place of the mean",
-    "attack": "Devices that lie, to try robust rules",
+    "attack": "Devices that lie, to try robust rules", "clock": "Virtual time",
 }  # fmt: skip
 Field = dict[str, Any]
 

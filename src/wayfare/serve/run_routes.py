@@ -20,6 +20,10 @@ from wayfare.serve.templating import page
 
 run_pages = APIRouter()
 _MOST_METRICS = 12
+_GROUPS = {  # folders of recipes
+    "To begin with": ("",), "The four of the demo": ("demo",),
+    "The papers' tables and figures": ("fedvpr", "fedtour", "psg", "fedcafe"),
+}  # fmt: skip
 
 
 @run_pages.get("/runs")
@@ -84,7 +88,13 @@ async def start(request: Request, here: Here, recipe: Annotated[str, Query(max_l
     """Choose a recipe, change its settings, start."""
     known = await asyncio.to_thread(_described)
     chosen = recipe if recipe in known else ""
-    return page(request, "start.html", here="runs", recipes=known, recipe=chosen, folder=here.settings.runs)
+    groups = {title: [name for name in known if _folder(name) in folders] for title, folders in _GROUPS.items()}
+    folder = here.settings.runs
+    return page(request, "start.html", here="runs", recipes=known, groups=groups, recipe=chosen, folder=folder)
+
+
+def _folder(name: str) -> str:
+    return name.rpartition("/")[0]
 
 
 def _described() -> dict[str, str]:

@@ -18,6 +18,7 @@ _LOOK, _SEARCH = 1.0, 10.0  # seconds between two looks at known runs, and for n
 _MOST_WAITING = 200  # changes that a slow browser may be behind
 _MOST_POINTS = 60  # of the small curve beside a run
 _EPSILON = "privacy/epsilon"
+_OF_NODES = ("flower/nodes.json", "flower/events.jsonl", "flower/fence.jsonl")  # of a federation of real devices
 Row = dict[str, Any]
 
 
@@ -112,7 +113,7 @@ def _label(root: Path, path: Path) -> str:
 def _signature(path: Path) -> tuple[Any, ...]:
     """Changes when the run does; at its end the process that holds it."""
     found: list[Any] = []
-    for name in (EXPERIMENT, ROUNDS, SUMMARY, PARTITION):
+    for name in (EXPERIMENT, ROUNDS, SUMMARY, PARTITION, *_OF_NODES):
         with suppress(OSError):
             state = (path / name).stat()
             found.append((name, state.st_mtime_ns, state.st_size))

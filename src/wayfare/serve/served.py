@@ -37,6 +37,7 @@ class Settings:
     runs: Path | None = None
     indexes: Sequence[Path] = ()
     federations: Sequence[Path] = ()  # folders of keys
+    devices: Sequence[Path] = ()  # homes of devices that meet others
     allow_code: Sequence[str] = ()
     workers: int = field(default_factory=lambda: min(4, os.cpu_count() or 1))
 

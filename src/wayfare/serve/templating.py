@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from jinja2 import Environment
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from wayfare.core.text import printable_lines
-from wayfare.pages.page import several
-from wayfare.pages.tables import human_bytes, human_seconds, number, plain
-
-_MOST_LETTERS = 2000
+from wayfare.pages.page import template_engine
+from wayfare.pages.tables import human_seconds
 
 
 @cache
 def environment() -> Environment:
     """The template engine."""
-    made = Environment(
-        loader=PackageLoader("wayfare.serve"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_one_line,
-    )
-    made.globals["several"] = several
-    filters: dict[str, Any] = {
-        "number": number, "human_bytes": human_bytes, "human_seconds": human_seconds, "percent": _percent,
-    }  # fmt: skip
-    made.filters |= filters
+    made = template_engine("wayfare.serve")
+    made.filters |= {"human_seconds": human_seconds, "percent": _percent}
     return made
 
 
@@ -40,11 +25,6 @@ def page(request: Request, template: str, *, status: int = 200, **content: objec
     """A whole page, or a part that a page asks for."""
     text = environment().get_template(template).render(csrf=request.scope.get("wayfare.csrf", ""), **content)
     return HTMLResponse(text, status)
-
-
-def _one_line(value: object) -> object:
-    """Without control characters, and not endless. Markup is kept."""
-    return value if isinstance(value, Markup) else "" if value is None else plain(value, _MOST_LETTERS)
 
 
 def lines(text: str) -> str:

@@ -70,7 +70,7 @@ class Workers:
         except TimeoutError:
             raise WorkerError(f"it took more than {self._seconds:g} s and was stopped") from None
         except (asyncio.IncompleteReadError, ConnectionError, FrameError):
-            raise WorkerError("the process that worked on it has ended; it may have been too large") from None
+            raise WorkerError("the process working on it died; the input may have been too large") from None
         finally:
             if kept is None and worker is not None:
                 self._all.discard(worker)

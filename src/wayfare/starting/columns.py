@@ -12,9 +12,10 @@ from pathlib import Path, PurePosixPath
 from wayfare.core.errors import ConfigError, DataError, unknown
 from wayfare.hashing.data import csv_pairs
 from wayfare.io.folders import pictures_below
-from wayfare.io.tables import read_text
+from wayfare.io.tables import delimiter_of, read_text
 
 _LINES = 2000  # that are looked at
+_EXAMPLES = 3  # of what a column holds
 _MOST_FOUND, _MANY_WORDS = 0.8, 2.0  # of the photos a column names; words of a text, in the mean
 _FEW, _OFTEN = 200, 5  # labels at most, and lines that each has in the mean
 
@@ -42,13 +43,11 @@ class PairColumns:
 def columns_of(path: Path, told: PairColumns) -> PairColumns | None:
     """What was told, and the rest by what the columns hold; None if photos or texts cannot be found."""
     try:
-        file = csv_pairs.table_file(path)
-        rows = list(islice(csv.DictReader(io.StringIO(read_text(file), newline="")), _LINES))
+        file, values = _values(path)
     except (DataError, csv.Error):
         return None
-    names = [name for name in rows[0] if name] if rows else []
+    names = list(values)
     _check_known(told, names, file)
-    values = {name: [(row[name] or "").strip() for row in rows] for name in names}
     usual = csv_pairs.usual_columns(names)
     photo = told.photo or usual["photo"] or _photo_column(values, file.parent)
     left = [name for name in names if name != photo and f"{{{name}}}" not in photo]
@@ -58,6 +57,29 @@ def columns_of(path: Path, told: PairColumns) -> PairColumns | None:
     left = [name for name in left if name not in text.split("+")]
     labels = told.labels or usual["labels"] or _label_column({name: values[name] for name in left})
     return PairColumns(photo, text, labels)
+
+
+def guessed(path: Path, found: PairColumns, told: PairColumns) -> dict[str, dict[str, str]]:
+    """For "text" and "labels", where they were guessed: the columns that it may be, the guess first, with examples."""
+    _, values = _values(path)
+    usual, free = csv_pairs.usual_columns(list(values)), [name for name in values if name != found.photo]
+    asked: dict[str, dict[str, str]] = {}
+    for role, guess in (("text", found.text), ("labels", found.labels)):
+        if getattr(told, role) or usual[role] or len(free) < 2:
+            continue
+        order = sorted(free, key=lambda name: name != guess)
+        asked[role] = {name: ", ".join(list(dict.fromkeys(filter(None, values[name])))[:_EXAMPLES]) for name in order}
+    return asked
+
+
+def _values(path: Path) -> tuple[Path, dict[str, list[str]]]:
+    """The table, and its columns as far as they are looked at."""
+    file = csv_pairs.table_file(path)
+    text = read_text(file)
+    lines = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter_of(text.partition("\n")[0]))
+    rows = list(islice(lines, _LINES))
+    names = [name for name in rows[0] if name] if rows else []
+    return file, {name: [(row[name] or "").strip() for row in rows] for name in names}
 
 
 def _check_known(told: PairColumns, names: list[str], file: Path) -> None:

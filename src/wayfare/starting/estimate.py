@@ -16,7 +16,9 @@ from wayfare.core.bundle import Bundle
 from wayfare.core.device import Bench
 from wayfare.core.errors import DeviceError
 from wayfare.core.protocols import Population
+from wayfare.encounters.policies import Plain
 from wayfare.encounters.policies.fedtour import FedTour
+from wayfare.encounters.topology import Encounters
 from wayfare.engines.programs import perform
 from wayfare.experiment import Experiment
 from wayfare.pages.tables import human_bytes, human_seconds
@@ -34,12 +36,16 @@ class RunEstimate:
     memory: int  # bytes of a process
     message: int  # bytes of one message to or from a device
     traffic: int  # bytes, up and down, of the whole run
+    at_most: bool = False  # whether the traffic is what the run may send, where nobody knows who will meet
 
     def text(self) -> str:
-        time = f"about {human_seconds(self.seconds)} of computing" if self.seconds else "time not measured"
+        time = (
+            f"about {human_seconds(float(f'{self.seconds:.2g}'))} of computing" if self.seconds else "time not measured"
+        )
+        traffic = f"{'at most ' if self.at_most else ''}{human_bytes(self.traffic)} of traffic in all"
         return (
             f"{time} in one process, {human_bytes(self.memory)} of memory for each process, "
-            f"{human_bytes(self.traffic)} of traffic in all ({human_bytes(self.message)} a message)"
+            f"{traffic} ({human_bytes(self.message)} a message)"
         )
 
 
@@ -53,9 +59,14 @@ def estimate(experiment: Experiment, split: Population) -> RunEstimate:
         began = time.process_time()
         experiment.task.evaluate(bench.loaded(0, bench.initial), None)
         judging = time.process_time() - began
-    asked, rounds, evaluations = _amounts(experiment, len(split))
-    seconds = asked * _steps(experiment, split) * step + evaluations * judging
-    return RunEstimate(seconds, _memory(), reply.nbytes, asked * 2 * reply.nbytes if rounds else asked * reply.nbytes)
+    steps, evaluations = _steps(experiment, split), _evaluations(experiment)
+    meets = experiment.topology if isinstance(experiment.topology, Encounters) else None
+    if meets is not None:
+        exchanged = len(split) * _most_taken(experiment, len(split))
+        seconds = (len(split) * steps + exchanged * meets.iterations) * step + evaluations * len(split) * judging
+        return RunEstimate(seconds, _memory(), reply.nbytes, exchanged * reply.nbytes, at_most=True)
+    asked = _asked(experiment, len(split)) * experiment.rounds
+    return RunEstimate(asked * steps * step + evaluations * judging, _memory(), reply.nbytes, asked * 2 * reply.nbytes)
 
 
 def _trial(bench: Bench, state: Bundle) -> tuple[float, Bundle]:
@@ -86,14 +97,21 @@ def _steps(experiment: Experiment, split: Population) -> float:
     return float(np.minimum(steps, training.at_most or math.inf).mean())
 
 
-def _amounts(experiment: Experiment, clients: int) -> tuple[int, int, int]:
-    """How often a device is asked, rounds with a server, and evaluations."""
-    if experiment.topology.meets:
-        limit = experiment.exchange.limit if isinstance(experiment.exchange, FedTour) else clients
-        return clients * (1 + limit // 2), 0, 8
-    asked = (experiment.topology.per_round if isinstance(experiment.topology, Server) else 0) or clients
+def _most_taken(experiment: Experiment, devices: int) -> int:
+    """How many models a device takes at most where devices meet."""
+    exchange = experiment.exchange
+    limit = exchange.limit if isinstance(exchange, FedTour | Plain) and exchange.limit >= 0 else 2 * devices
+    return limit // 2
+
+
+def _asked(experiment: Experiment, clients: int) -> int:
+    """How many devices a round asks."""
+    return (experiment.topology.per_round if isinstance(experiment.topology, Server) else 0) or clients
+
+
+def _evaluations(experiment: Experiment) -> int:
     every = experiment.evaluation.every
-    return asked * experiment.rounds, experiment.rounds, 1 + experiment.rounds // every if every else 0
+    return 8 if experiment.topology.meets else 1 + experiment.rounds // every if every else 0
 
 
 def _memory() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,11 +10,11 @@ from typing import Any
 
 from wayfare.core.errors import ConfigError, DataError, unknown
 from wayfare.core.protocols import SampleFiles
-from wayfare.hashing.data import csv_pairs
-from wayfare.io.findings import Findings
+from wayfare.io.findings import Findings, by_kind
 from wayfare.io.folders import pictures_below
 from wayfare.io.images import shape_of
 from wayfare.io.layouts import FoundLayout, find
+from wayfare.io.tables import header
 from wayfare.partition.column import FOLDER, NAMES, folders, read_column, tables_in
 from wayfare.starting.columns import PairColumns, columns_of
 from wayfare.starting.sentences import described
@@ -36,7 +35,6 @@ TASKS = {  # what can be learnt from each layout, the usual first
     "wikipedia": ("hashing",),
 }
 _PAIRS = "csv_pairs"
-_VARYING = re.compile(r"'[^']*'|[\d.,:]+")  # of a problem's text: values, by which two of a kind differ
 _PEOPLE = (
     "photographer",
     "owner",
@@ -71,11 +69,7 @@ class Inspected:
     @property
     def odd(self) -> list[str]:
         """What is odd about it: the first of each kind, and how many more there are."""
-        kinds: dict[tuple[str | None, str], list[str]] = {}
-        for problem in self.findings.problems.found:
-            kinds.setdefault((problem.field, _VARYING.sub("", problem.what)), []).append(str(problem))
-        more = {kind: f"; {len(texts) - 1:,} more like this" if len(texts) > 1 else "" for kind, texts in kinds.items()}
-        return [texts[0] + more[kind] for kind, texts in kinds.items()]
+        return by_kind(self.findings.problems.found)
 
     def task(self, wanted: str = "") -> str:
         if wanted and wanted not in self.tasks:
@@ -95,14 +89,7 @@ def inspect(
     told: PairColumns | None = None,
 ) -> Inspected:
     """Look at a folder or file; every picture is opened. `told` names columns of a table of photos and texts."""
-    if told and layout in ("", _PAIRS):
-        return _pairs(path, told, progress)
-    try:
-        there = find(path, layout)
-    except DataError:
-        if layout or not columns_of(path, PairColumns()):
-            raise
-        return _pairs(path, PairColumns(), progress)
+    there = sets_at(path, layout, told)
     if len(there) > 1:
         listed = ", ".join(f"{item.path.name} ({item.layout})" for item in there)
         raise ConfigError(f"{path} holds several data sets: name one of {listed}")
@@ -114,17 +101,25 @@ def inspect(
     tasks = TASKS[found.layout]
     if found.layout == "photos" and not _has_classes(found.path):
         tasks = ("places",)
-    return Inspected(found, found.check(progress=progress), tasks, _owners(found))
+    columns = PairColumns(**(found.columns or {}))
+    return Inspected(found, found.check(progress=progress), tasks, _owners(found), columns)
 
 
-def _pairs(path: Path, told: PairColumns, progress: Callable[[int, int], None] | None) -> Inspected:
-    """A table of photos and texts whose columns are told, or guessed by what they hold."""
+def sets_at(path: Path, layout: str = "", told: PairColumns | None = None) -> list[FoundLayout]:
+    """The data sets at a path. Columns of a table of photos and texts are those told, or guessed by what they hold."""
+    told = told or PairColumns()
+    if told and layout not in ("", _PAIRS):
+        raise ConfigError(f"--photo, --text and --labels name columns of a table (csv_pairs), not of --layout {layout}")
+    if not told and layout != _PAIRS:
+        try:
+            return find(path, layout)
+        except DataError:
+            if layout or not columns_of(path, told):
+                raise
     columns = columns_of(path, told)
     if columns is None:
-        raise DataError("no table of photos and texts", path, remedy="say --photo and --text: columns of a CSV table")
-    found = FoundLayout(_PAIRS, path)
-    findings = csv_pairs.check(path, progress=progress, columns=columns.settings)
-    return Inspected(found, findings, TASKS[_PAIRS], _owners(found), columns)
+        raise DataError("no table of photos and texts", path, remedy="give --photo and --text, columns of a CSV table")
+    return [FoundLayout(_PAIRS, path, columns=columns.settings)]
 
 
 def _has_classes(path: Path) -> bool:
@@ -151,8 +146,6 @@ def _owners(found: FoundLayout) -> dict[str, int]:
 
 
 def _columns(table: Path) -> list[str]:
-    from wayfare.io.tables import header
-
     first = max((header(table, delimiter) for delimiter in (",", ";", "\t")), key=len)
     return first if {name.lower() for name in first} & set(NAMES) else []
 

@@ -29,6 +29,8 @@ def _photos(counts: Counts) -> str:
     if "width, m" in counts:
         source = sources.get(str(counts["form"]), "given")
         parts[0] += f" with positions {source}, spread over {_extent(counts['width, m'], counts['height, m'])}"
+    if "latitude" in counts:
+        parts[0] += f" around latitude {counts['latitude']}, longitude {counts['longitude']}"
     parts += [f"{counts[name]:,} {name}" for name in ("sequences", "queries", "by night") if counts.get(name)]
     return ", ".join(parts)
 
@@ -41,13 +43,18 @@ def _extent(width: int | float | str, height: int | float | str) -> str:
 
 
 def _pairs(counts: Counts) -> str:
-    labels = "without labels (words of the texts stand for them)" if "no column of labels" in counts else ""
-    return f"{counts['pairs']:,} photos with texts, {labels or str(counts['labels']) + ' labels'}"
+    without = f"without labels ({counts['no column of labels']})" if "no column of labels" in counts else ""
+    return f"{counts['pairs']:,} photos with texts, {without or str(counts['labels']) + ' labels'}"
 
 
 def _traces(counts: Counts) -> str:
-    named = {"devices": "devices", "stationary": "of them never move", "slots": "slots", "hours": "hours"}
-    return "traces: " + ", ".join(f"{counts[name]:,} {word}" for name, word in named.items() if counts.get(name))
+    named = {
+        "devices": "devices", "stationary": "of them never move", "hours": "hours", "contacts": "contacts",
+        "contacts within 50 m": "contacts within 50 m",
+    }  # fmt: skip
+    read_as = f"; read as {counts['read as']}, --layout names other forms" if "read as" in counts else ""
+    held = ", ".join(f"{counts[name]:,} {word}" for name, word in named.items() if counts.get(name))
+    return f"traces: {held}{read_as}".replace(": 1 devices", ": 1 device")
 
 
 def _others(layout: str, counts: Counts) -> str:

@@ -18,6 +18,7 @@ from wayfare.recipe import toml
 from wayfare.starting.inspect import Inspected, data_settings, mostly_upright
 
 _CLIENTS = 10
+_READER = "wordllama"  # of texts that share no words
 BETTER = "dinov2-s"  # backbone for places: to be fetched with `wayfare data get`
 _LOOKED_AT = 100  # clients, of which one must be able to train
 _SEQUENCES = 8  # of which half ask, and of these a quarter is tested on
@@ -71,6 +72,7 @@ def first_that_fits(inspected: Inspected, choices: Choices, name: str) -> tuple[
             if len(split) < 2:
                 raise ConfigError("only one client would take part")
             experiment.topology.check(len(experiment.clients(split).population))
+            experiment.task.network()  # refuses what it cannot learn from
             _check_trainable(experiment, split)
             return text, experiment
         except WayfareError as error:
@@ -129,7 +131,7 @@ def _by_owner(inspected: Inspected, choices: Choices) -> list[Entry] | None:
         return None
     if by not in inspected.owners and by != FOLDER:
         known = ", ".join([*inspected.owners, "random"]) or "none"
-        raise ConfigError(f"--by {by!r}: nothing in {inspected.path} is called so. Known: {known}")
+        raise ConfigError(f"--by {by!r}: no such rule, column or folder in {inspected.path}. Known: {known}")
     why = "a folder for each person" if by == FOLDER else "of the table: each value is a client"
     return [
         Entry("name", "column"),
@@ -230,7 +232,7 @@ class _Describer(NamedTuple):
 
 
 def _describer() -> _Describer:
-    """DINOv2 if its weights have been fetched: it tells real places apart far better (benchmarks/README.md)."""
+    """DINOv2 if its weights have been fetched: it tells real places apart far better (docs/experiments.md)."""
     adam, pairs = Entry("optimizer", "adam"), "places, with two views of each"
     if PUBLISHED[BETTER].path.is_file():
         model = [
@@ -263,43 +265,53 @@ def _hashing(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
     # The same settings as recipes/search.toml: a contrastive loss with the texts of photos. On 1,500 fashion products,
     # ten clients, one seed, R@10 of its test queries, by which it was chosen, was 84 %, with DCMH 14 %.
     count = int(inspected.findings.counts.get("pairs", 0))
-    yield {
-        **_server(12, choices),
-        "data": _data(inspected),
-        "model": [
-            Entry("bits", 64),
-            Entry("image", {"name": "frozen", "side": 128}, 'better, slower, to be fetched: { name = "dinov2-s" }'),
-            Entry("text", {"name": "bag", "hidden": 512}, 'to be fetched: { name = "minilm" } reads any words'),
-        ],
-        "task": [
-            Entry("name", "hashing"), Entry("order", "alternate"),
-            Entry("base", "contrastive", "a text and its own photo come near each other"),
-            Entry("label_texts", 0.5, "half of the texts are names of labels, as people type them"),
-        ],
-        "partition": _by_owner(inspected, choices)
-        or [Entry("name", "random"), Entry("clients", _clients(choices, count))],
-        "training": [
-            Entry("epochs", 3), Entry("batch_size", 64), Entry("optimizer", "adam"), Entry("lr", 3e-3),
-        ],
-        "evaluation": [Entry("every", 4), Entry("holdout", 0.0)],
-    }  # fmt: skip
+    texts = [Entry("text", {"name": "bag", "hidden": 512}, 'to be fetched: { name = "minilm" } reads any words')]
+    if PUBLISHED[_READER].path.is_file():  # for texts that share no words, of which a bag of words learns nothing
+        texts.append(Entry("text", {"name": _READER}, "a sentence encoder, because the texts share no words"))
+    has_labels = bool(inspected.findings.counts.get("labels", 1))
+    names = [Entry("label_texts", 0.5, "half of the texts are names of labels, as people type them")] * has_labels
+    for text in texts:
+        yield {
+            **_server(12, choices),
+            "data": _data(inspected),
+            "model": [
+                Entry("bits", 64),
+                Entry("image", {"name": "frozen", "side": 128}, 'better, slower, to be fetched: { name = "dinov2-s" }'),
+                text,
+            ],
+            "task": [
+                Entry("name", "hashing"), Entry("order", "alternate"),
+                Entry("base", "contrastive", "a text and its own photo come near each other"),
+                *names,
+            ],
+            "partition": _by_owner(inspected, choices)
+            or [Entry("name", "random"), Entry("clients", _clients(choices, count))],
+            "training": [
+                Entry("epochs", 3), Entry("batch_size", 64), Entry("optimizer", "adam"), Entry("lr", 3e-3),
+            ],
+            "evaluation": [Entry("every", 4), Entry("holdout", 0.0)],
+        }  # fmt: skip
 
 
 def _scenes(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
+    counts = inspected.findings.counts
+    usable = int(counts.get("images", 0)) - int(counts.get("images without relations", 0))
+    held_back = Entry("test", max(1, min(2000, usable // 5)), "images to test with: the file names none")
     yield {
         **_server(20, choices),
-        "data": _data(inspected),
-        "model": [Entry("name", "motifs", "imp, vctree and gpsnet are other heads")],
+        "strategy": [Entry("name", "fedavgm", "averaging with momentum"), Entry("beta", 0.7)],
+        "data": _data(inspected, *(() if counts.get("test images") else (held_back,))),
+        "model": [
+            Entry("name", "motifs", "imp, vctree and gpsnet are other heads"),
+            Entry("frequency_bias", True, "begins with how often things are related, counted over the clients"),
+        ],
         "task": [Entry("name", "scenes")],
-        "partition": [Entry("name", "random"), Entry("clients", choices.clients or _CLIENTS)],
+        "partition": [Entry("name", "random"), Entry("clients", _clients(choices, usable))],
         "training": [
-            Entry("epochs", 1),
-            Entry("batch_size", 16),
-            Entry("lr", 0.1),
-            Entry("clip", 5.0),
+            Entry("epochs", 1), Entry("batch_size", 16), Entry("optimizer", "adam"), Entry("lr", 2e-3),
         ],
         "evaluation": [Entry("every", 5), Entry("holdout", 0.0)],
-    }
+    }  # fmt: skip
 
 
 def _attributes(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
@@ -321,6 +333,7 @@ def _attributes(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
 
 _FORMS = "say what its lines are with --layout: meetings, intervals, connections, positions or walk"
 _LONGEST = 1500  # slots of a run
+_SLOTS = 10  # of a round
 
 
 def _tour(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
@@ -336,7 +349,7 @@ def _tour(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
     if choices.pictures is not None:
         data = [Entry("name", "folder"), Entry("path", str(choices.pictures.resolve()))]
         model = [Entry("name", "efficientnet_lite0_head"), Entry("image_size", 160)]
-    for share, clients in ((300, choices.clients or min(devices, 60)), (40, choices.clients or min(devices, 20))):
+    for share, clients in ((200, choices.clients or min(devices, 60)), (26, choices.clients or min(devices, 20))):
         yield {
             "": [Entry("rounds", choices.rounds, "0: all slots of the traces")],
             "data": data,
@@ -352,15 +365,18 @@ def _tour(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
                 *([Entry("layout", inspected.found.form)] if inspected.found.form else []),
                 Entry("radius", 50.0, "metres within which two devices can exchange models, if positions are known"),
                 Entry("slot", slot, "seconds"),
-                Entry("public", share, "pictures that nobody holds: the predictor learns from them"),
-                Entry("probe", share * 2 // 3), Entry("judge", share * 2 // 3),
+                Entry("slots", _SLOTS, "slots between two checkpoints, which make a round"),
+                Entry("probe", share, "pictures, the same for all, on which devices compare their models"),
+                Entry("judge", 0, "others, for policies that predict: fedtour needs these and public pictures"),
             ],
             "exchange": [
-                Entry("name", "fedtour"), Entry("limit", 40, "models that a device may send and receive in all"),
-                Entry("floor", True), Entry("lab", 24),
+                Entry("name", "budgeted", "needs no study beforehand; fedtour is the paper's"),
+                Entry("limit", 40, "models that a device may send and receive in all"),
             ],
             "training": [
                 Entry("epochs", 8), Entry("batch_size", 16), Entry("optimizer", "adam"), Entry("lr", 2e-3),
             ],
-            "evaluation": [Entry("every", max(1, slots // 6), "slots"), Entry("holdout", 0.0)],
+            "evaluation": [
+                Entry("every", max(1, slots // 6 // _SLOTS), f"rounds of {_SLOTS} slots"), Entry("holdout", 0.0),
+            ],
         }  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 _SWEEPS = 100  # a limit; usually a sweep that moves no point ends it much earlier
@@ -83,7 +84,5 @@ def matched(rows: Tensor, like: Tensor) -> Tensor:
     """The rows, reordered to match the rows of another memory as well as possible (Hungarian method)."""
     if not present(like).any():
         return rows
-    from scipy.optimize import linear_sum_assignment
-
     order = linear_sum_assignment((unit(like) @ unit(rows).T).numpy(), maximize=True)[1]
     return rows[torch.from_numpy(order)]

@@ -1,4 +1,4 @@
-"""FedAdam (Reddi et al., 2021, Algorithm 2): no bias correction; tau stands outside the root."""
+"""FedAdam (Reddi et al., 2021, Algorithm 2): no bias correction; tau stands outside the root, or in it if asked."""
 
 from dataclasses import dataclass
 
@@ -15,6 +15,7 @@ class FedAdam(FedOpt):
     beta1: float = 0.9
     beta2: float = 0.99
     tau: float = 1e-3
+    tau_in_root: bool = False  # sqrt(v + tau), as the federated scene-graph benchmark writes it, not sqrt(v) + tau
 
     @property
     def least(self) -> float:
@@ -23,4 +24,5 @@ class FedAdam(FedOpt):
     def step(self, d: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         m = self.beta1 * m + (1 - self.beta1) * d
         v = self.beta2 * v + (1 - self.beta2) * d * d
-        return m, v, self.server_lr * m / (v.sqrt() + self.tau)
+        root = (v + self.tau).sqrt() if self.tau_in_root else v.sqrt() + self.tau
+        return m, v, self.server_lr * m / root

@@ -14,7 +14,7 @@ from torch import nn
 
 from wayfare.core.bundle import Bundle, Weights, mean, snapshot
 from wayfare.core.device import Device
-from wayfare.core.protocols import Extra, Strategy, Task
+from wayfare.core.protocols import Extra, Strategy, Task, Training
 from wayfare.core.values import Kind
 
 
@@ -25,7 +25,7 @@ class FedAvg:
     weighting: Literal["examples", "uniform"] = "examples"  # N_k / N, or 1 / K
 
     requires: ClassVar[frozenset[str]] = frozenset()
-    topologies: ClassVar[frozenset[str]] = frozenset({"server", "hierarchy", "encounters"})
+    topologies: ClassVar[frozenset[str]] = frozenset({"server", "hierarchy", "encounters", "buffered", "async"})
     personal: ClassVar[bool] = False
     pooled: ClassVar[bool] = False
     ordered: ClassVar[bool] = False
@@ -60,6 +60,10 @@ class FedAvg:
         """Sections, names, shapes and types of a valid reply."""
         return {"model": state["model"]}
 
+    def expects_of(self, state: Bundle, message: Bundle) -> dict[str, Weights]:
+        """The same of a reply to this message, where not all devices are asked for the same."""
+        return self.expects(state)
+
     def values(self, state: Bundle) -> Mapping[str, Kind]:
         """Names, types and ranges of what a reply says beside n, loss and steps."""
         return {}
@@ -82,6 +86,15 @@ class FedAvg:
         return all(getattr(type(self), n) is getattr(FedAvg, n) for n in ("merge", "average", "weight", "report"))
 
     # ---- the client
+
+    def steps(self, training: Training, one_pass: int) -> int:
+        """How many steps a device takes whose pass over its data takes `one_pass`: a [clock] plans with it."""
+        steps = training.iterations or training.epochs * one_pass
+        return steps if training.iterations else min(steps, training.at_most or steps)
+
+    def effort(self, weak: bool) -> float:
+        """What a step costs a device, of a whole step, if it is weak or not: a [clock] plans with it."""
+        return 1.0
 
     def resume(self, device: Device, message: Bundle) -> Weights:
         """The weights to train from."""

@@ -20,7 +20,7 @@ from wayfare.strategies.fedavg import FedAvg
 class FedNova(FedAvg):
     """Normalised averaging, for clients that take unequal numbers of steps with plain SGD."""
 
-    topologies: ClassVar[frozenset[str]] = frozenset({"server"})  # a group's server reports no steps
+    topologies: ClassVar[frozenset[str]] = frozenset({"server", "buffered"})  # a group's server reports no steps
 
     def merge(self, state: Bundle, replies: Iterable[tuple[str, Bundle]]) -> Bundle:
         old, taken = state["model"], list[tuple[float, float]]()

@@ -17,6 +17,7 @@ import numpy as np
 from wayfare.core.bundle import Bundle, snapshot
 from wayfare.core.device import Device
 from wayfare.core.errors import ConfigError
+from wayfare.core.protocols import Training
 from wayfare.strategies.fedavg import FedAvg
 
 
@@ -36,6 +37,9 @@ class FedVC(FedAvg):
         count = min(count, int((shares > 0).sum()))
         return [int(i) for i in rng.choice(len(sizes), count, replace=False, p=shares / shares.sum())]
 
+    def steps(self, training: Training, one_pass: int) -> int:
+        return math.ceil(self.examples / training.batch_size) if self.examples else training.iterations
+
     def client(self, device: Device, message: Bundle) -> Bundle:
         if not self.examples:
             if not device.training.iterations:
@@ -46,7 +50,8 @@ class FedVC(FedAvg):
         held = len(device.client.train)
         device.hold(self.virtual(device.client.train, device.rng("virtual")))
         net = device.network(self.resume(device, message))
-        steps = math.ceil(self.examples / device.training.batch_size)  # one pass
+        steps = self.steps(device.training, 0)  # one pass
+        steps = min(steps, int(message.number("iterations")) or steps)
         result = device.train(net, message, self.extra(device, net, message), iterations=steps)
         return Bundle({"model": snapshot(net)}, {**result, "n": held})
 

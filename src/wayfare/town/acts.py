@@ -1,4 +1,4 @@
-"""Small scenes of street life: who is in them, how they stand to each other, and what they do.
+"""Small scenes of street life: who is in them, how they relate to each other, and what they do.
 
 A scene is played at a point, facing a heading, and its actors may move around that point as it grows older. What is
 frequent is common in any street; what is rare is rare by design, so that learning it from photographs is hard.
@@ -20,7 +20,7 @@ _GROUND = -1
 
 
 class Cast:
-    """The things of one scene, in the order in which they come on; their ids follow each other."""
+    """The things of one scene, in order of appearance; their ids are consecutive."""
 
     def __init__(
         self, first: int, x: float, y: float, heading: float, age: float, partner: int, room: float, dice: list[float]
@@ -37,7 +37,7 @@ class Cast:
         return low + (high - low) * next(self._dice)
 
     def actor(self, number: int) -> int:
-        """The id of the scene's n-th thing, which may come on later."""
+        """The id of the scene's n-th thing, which may appear later."""
         return self.first + number
 
     def add(
@@ -65,7 +65,7 @@ class Cast:
         self, doing: tuple[str, int], ahead: float = 0.0, right: float = 0.0, z: float = 0.0, turn: float = 0.0,
         tall: float = 1.0,
     ) -> None:  # fmt: skip
-        """A person; grown up and standing if `tall` is 1."""
+        """A person; a standing adult if `tall` is 1."""
         scale = tall * (0.9 + 0.19 * next(self._dice))
         self.add("person", doing, ahead=ahead, right=right, z=z, turn=turn, scale=scale)
 
@@ -419,7 +419,7 @@ def _sail(cast: Cast) -> None:
 
 
 class Play(NamedTuple):
-    """Scenes with their cumulated shares."""
+    """Scenes with their cumulative shares."""
 
     scenes: tuple[Scene, ...]
     shares: tuple[float, ...]

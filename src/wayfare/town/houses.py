@@ -17,7 +17,7 @@ _ALLEY = 1.7  # half the width of an alley between houses
 
 
 class _Manner(NamedTuple):
-    """How a kind of district is built."""
+    """How districts of a kind are built."""
 
     widths: tuple[float, float]  # of houses along the street
     depth: float
@@ -137,7 +137,7 @@ def _build_row(site: Site, row: _Row, district: int, manner: _Manner) -> None:
 
 
 def _back(row: _Row, depth: float) -> np.ndarray:
-    """The line behind the houses: as deep as wished, or as the land allows."""
+    """The line behind the houses: at the requested depth, or as deep as the land allows."""
     while True:
         back = plane.inset(row.polygon, [0.0 if closed else depth for closed in row.closed])
         if back is not None:
@@ -146,7 +146,7 @@ def _back(row: _Row, depth: float) -> np.ndarray:
 
 
 def _lots(rng: np.random.Generator, row: _Row, back: np.ndarray, manner: _Manner) -> list[_Lot]:
-    """In their order around the land: at each corner between two streets one, and a row along each street."""
+    """In order around the land: one at each corner between two streets, and a row along each street."""
     lots = []
     polygon, count = row.polygon, len(row.polygon)
     along = plane.unit(np.roll(polygon, -1, 0) - polygon)

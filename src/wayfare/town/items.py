@@ -22,7 +22,7 @@ _SMALL = frozenset(("bicycle", *(kind for group in _SMALL_GROUPS for kind in THI
 
 
 class SeenItem(NamedTuple):
-    """An item and what is behind it in the world."""
+    """An item and the part of the world that it shows."""
 
     kind: str
     item: Item

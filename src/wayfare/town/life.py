@@ -38,7 +38,7 @@ _SPEEDS = np.array([SPEEDS.get(scene, 1.25) for scene in _WAY.scenes])
 
 
 class Moment(NamedTuple):
-    """Where and when one looks around."""
+    """A place and a time to look at."""
 
     x: float
     y: float
@@ -64,7 +64,7 @@ class _Same:
 
 
 class _Day(NamedTuple):
-    """What one day is computed from."""
+    """The inputs from which a day is computed."""
 
     spots: np.ndarray  # uint64: a seed for each spot
     clocks: np.ndarray  # how far, from 0 to 1, its clock is ahead, so that not all tick at once
@@ -89,7 +89,7 @@ def crowd(city: City, x: float, y: float, time: float, date: str, radius: float 
 def crowds(
     city: City, moments: Sequence[Moment], radius: float = 60, sight: Sight | None = None
 ) -> list[tuple[Thing, ...]]:
-    """The same for several moments, which is much quicker; of scenes that are in sight only."""
+    """The same for several moments at once, which is much faster; visible scenes only."""
     stage, days = _stage(_Same(city)), [_day(_Same(city), moment.date) for moment in moments]
     here = np.array([moment[:3] for moment in moments]).T
     both = zip(_at_spots(stage, days, here, radius), _in_lanes(stage, days, here, radius), strict=True)
@@ -148,7 +148,7 @@ def _day(same: _Same, date: str) -> _Day:
 
 
 def _is_near(places: np.ndarray, here: np.ndarray, radius: float | np.ndarray) -> np.ndarray:
-    """Which of these, (2, n), are so near."""
+    """Which of these places, (2, n), are near enough."""
     gap = places - here
     gap *= gap
     return np.asarray(gap[0] + gap[1] < radius * radius)

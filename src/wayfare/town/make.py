@@ -107,7 +107,7 @@ class Town:
         return self._cities[name]
 
     def walkers(self, name: str) -> Walkers:
-        """Who lives and goes in a city."""
+        """The walkers of a city."""
         size = self.size
         counts = (size.residents, size.tourists, size.vehicles, size.signage, size.shots)
         return walkers.population(self.city(name), *counts, self.spec.seed)
@@ -136,7 +136,7 @@ class Town:
 
     @cached_property
     def places(self) -> np.ndarray:
-        """Latitude and longitude of each photograph, (N, 2): all at once, since one costs as much as a thousand."""
+        """Latitude and longitude of each photograph, (N, 2): all at once, because one costs as much as a thousand."""
         places = np.empty((len(self.shots), 2))
         for place in map.CITIES[: self.size.cities]:
             rows = [index for index, shot in enumerate(self.shots) if shot.city == place.name]
@@ -235,7 +235,7 @@ def _claim(folder: Path, spec: Spec) -> dict[str, Any] | None:
 
 @contextlib.contextmanager
 def _held(folder: Path, progress: Progress) -> Iterator[None]:
-    """One process at a time, the others wait; the kernel releases the lock however the process ends."""
+    """Lets one process in at a time; the kernel releases the lock however the process ends."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(FileNotFoundError):  # another process has just finished, and took it away
             lock = stack.enter_context((folder / ".town" / "lock").open("w"))
@@ -273,7 +273,7 @@ def _write_whole(path: Path, text: str) -> None:
 
 
 def _make_plan(folder: Path, town: Town, progress: Progress) -> None:
-    """Where everybody goes: the traces, and all photographs that are to be taken."""
+    """Plan the day: the traces, and all photographs to be taken."""
     shots: list[dict[str, Any]] = []
     for number, name in enumerate(town.names):
         progress("planning", number, len(town.names))
@@ -300,7 +300,7 @@ def _photograph(folder: Path, town: Town, workers: int, progress: Progress) -> N
     total, left = len(town.shots), len(todo) * CHUNK
     if not todo:
         return
-    with _crew(folder, min(workers, len(todo))) as reports:
+    with _workers(folder, min(workers, len(todo))) as reports:
         for count in reports:
             left -= count
             progress("photographing", total - max(left, 0), total)
@@ -310,13 +310,13 @@ def _photograph(folder: Path, town: Town, workers: int, progress: Progress) -> N
 
 
 @contextlib.contextmanager
-def _crew(folder: Path, workers: int) -> Iterator[Iterator[int]]:
-    """Processes that make the chunks between them; what they report is how many photographs a chunk had."""
+def _workers(folder: Path, workers: int) -> Iterator[Iterator[int]]:
+    """Processes that share the chunks; each reports the number of photographs of a finished chunk."""
     read, write = os.pipe()
     paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-P", "-m", "wayfare.town.make", str(folder.absolute()), str(workers)]
-    crew = [
+    processes = [
         subprocess.Popen([*command, str(number)], stdout=write, stdin=subprocess.DEVNULL, env=environment)
         for number in range(workers)
     ]
@@ -324,13 +324,13 @@ def _crew(folder: Path, workers: int) -> Iterator[Iterator[int]]:
     try:
         with os.fdopen(read) as lines:
             yield (int(line) for line in lines)
-            if failed := [process.returncode for process in crew if process.wait()]:
+            if failed := [process.returncode for process in processes if process.wait()]:
                 raise DataError(
                     f"making photographs failed (exit status {failed[0]}): see above", folder,
                     remedy="run the same command to continue",
                 )  # fmt: skip
     finally:
-        for process in crew:
+        for process in processes:
             process.kill()
             process.wait()
 

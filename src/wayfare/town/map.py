@@ -167,8 +167,8 @@ def _fill_blocks(site: Site, place: CitySite, seed: int) -> None:
 
 
 def _sights(rng: np.random.Generator, place: CitySite, seed: int, count: int) -> list[str]:
-    """What stands on the squares: each sight before any comes twice. Two cities that are too small to have all of them
-    have those that the other one lacks, if they have five squares each."""
+    """The sights on the squares: each once before any is repeated. Two cities that are too small for all of them have
+    those that the other one lacks, if they have five squares each."""
     if count >= len(words.SIGHTS):
         return [str(kind) for _ in range(count // 10 + 1) for kind in rng.permutation(np.array(words.SIGHTS))]
     order = rng_for("town", seed, "sights").permutation(np.array(words.SIGHTS))
@@ -176,7 +176,7 @@ def _sights(rng: np.random.Generator, place: CitySite, seed: int, count: int) ->
 
 
 def _spread(rng: np.random.Generator, plan: StreetPlan, candidates: list[int], count: int) -> list[int]:
-    """Some of the blocks, far from each other; the roomy first."""
+    """Some of the blocks, far from each other; large ones first."""
     order = [i for i in rng.permutation(np.array(candidates)).tolist() if plan.blocks[i].room > 17]
     chosen = order[:1]
     while order and len(chosen) < min(count, len(order)):

@@ -92,7 +92,7 @@ class City:
 
 @dataclass(frozen=True)
 class Camera:
-    """What a device makes of the light."""
+    """How a device records light."""
 
     name: str
     fov: float  # degrees, horizontal
@@ -156,7 +156,7 @@ class Item(NamedTuple):
 
 @dataclass(frozen=True)
 class Truth:
-    """All that is known about a photograph, as if people had annotated it with great care; but see tags."""
+    """All that is known about a photograph, as careful annotators would write it down, except for the tags."""
 
     items: tuple[Item, ...]
     relations: tuple[tuple[int, int, str], ...]  # subject and object as places in items, predicate

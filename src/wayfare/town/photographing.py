@@ -74,7 +74,7 @@ def season_of(date: str, latitude: float) -> Season:
 
 
 def is_night(season: Season, time: float) -> bool:
-    """Whether the sun is down."""
+    """Whether the sun has set."""
     sunrise, sunset = SUN[season]
     return not sunrise * 3600 <= time <= sunset * 3600
 
@@ -122,7 +122,7 @@ class _Scene:
 
 
 class _ShotPlan:
-    """All photographs of a city, in the making."""
+    """All photographs of a city, while they are planned."""
 
     def __init__(self, city: City, seed: int, day: Day, today: str) -> None:
         self.city, self.seed, self.day, self.today = city, seed, day, today
@@ -195,7 +195,7 @@ class _ShotPlan:
         self.panoramas += pano * frames
 
     def _turned_to_people(self, scene: _Scene, times: np.ndarray, date: str) -> np.ndarray:
-        """Where the camera points if someone is near, and rather at those who do something than at passers-by."""
+        """The camera's heading towards somebody near, preferring those who do something over passers-by."""
         headings = scene.headings.copy()
         moments = [life.Moment(x, y, time, date) for (x, y), time in zip(scene.points.tolist(), times.tolist())]
         for frame, crowd in enumerate(life.crowds(self.city, moments, _NEAR[1])):
@@ -211,7 +211,7 @@ class _ShotPlan:
         return headings
 
     def _scene(self, tracks: tuple[Track, ...], role: str, date: str, frames: int, rng: np.random.Generator) -> _Scene:
-        """The best of a few tries: of the wished length, and mostly where others were on another date."""
+        """The best of a few tries: of the requested length, and mostly where others were on another date."""
         spacing = float(rng.uniform(*_SPACING[role]))
         lengths = np.array([track.way[-1] for track in tracks])
         make = _of_sight if role == "tourist" and self.city.squares else _on_the_way
@@ -235,7 +235,7 @@ class _ShotPlan:
 
 
 def _on_the_way(city: City, track: Track, spacing: float, frames: int, role: str, rng: np.random.Generator) -> _Scene:
-    """Frames wherever one happens to be, the camera fixed to the way."""
+    """Frames along the way, with the camera at a fixed angle to it."""
     metres = float(rng.uniform(0, track.way[-1])) + spacing * np.arange(frames)
     times, points, ways = track.along(metres[metres < track.way[-1]])
     direction = _DIRECTIONS[int(rng.choice(3, p=_DIRECTION_SHARES.get(role, (1, 0, 0))))]
@@ -284,7 +284,7 @@ def _of_sight(city: City, track: Track, spacing: float, frames: int, role: str, 
 def _until(
     times: np.ndarray, points: np.ndarray, headings: np.ndarray, direction: Direction, goes_on: np.ndarray
 ) -> _Scene:
-    """The frames up to the first that does not go on."""
+    """The frames up to the first interruption."""
     end = len(times) if goes_on.all() else int(goes_on.argmin())
     return _Scene(times[:end], points[:end], headings[:end], direction)
 

@@ -96,7 +96,7 @@ def paint(raster: np.ndarray, cell: float, polygon: np.ndarray, value: int) -> N
 
 
 def bounded(values: np.ndarray, low: float | np.ndarray, high: float | np.ndarray) -> np.ndarray:
-    """Clip in place, and return the same array: np.clip takes ten times as long on the small arrays of a picture."""
+    """Clip in place, and return the same array: np.clip is ten times slower on a picture's small arrays."""
     np.maximum(values, low, out=values)
     found: np.ndarray = np.minimum(values, high, out=values)
     return found

@@ -154,7 +154,7 @@ def _actions(
 
 
 def _postures(seen: Sequence[SeenItem], grounds: Sequence[int], actions: Sequence[ItemRelation]) -> list[ItemRelation]:
-    """How those stand on the ground who do something else as well."""
+    """Postures on the ground of those who also do something else."""
     on_ground = {one.subject for one in actions if one.object == grounds[one.subject] and one.predicate != "crossing"}
     found = []
     for place, one in enumerate(seen):
@@ -169,7 +169,7 @@ def _postures(seen: Sequence[SeenItem], grounds: Sequence[int], actions: Sequenc
 
 
 def _is_aside(place: int, other: int, seen: Sequence[SeenItem], touching: Borders) -> bool:
-    """Whether one is seen next to the other, and not before it."""
+    """Whether one is next to the other in the picture, not in front of it."""
     _, y0, _, y1 = seen[place].item.box
     sides = touching.right[place][other], touching.right[other][place]
     return max(sides) >= 0.5 * (y1 - y0) and max(sides) > 2 * min(sides)
@@ -230,7 +230,7 @@ def _border(a: int, b: int, touching: Borders) -> int:
 
 
 def _hides(near: SeenItem, far: SeenItem, border: int) -> bool:
-    """Whether the nearer one stands before the farther one, as the camera sees them."""
+    """Whether the nearer one partly hides the farther one."""
     return border > 0 and _overlap(near.item.box, far.item.box, 0) >= 0.4
 
 
@@ -278,7 +278,7 @@ def _things_to_backgrounds(seen: Sequence[SeenItem], touching: Borders) -> list[
 
 
 def _outline(place: int, seen: Sequence[SeenItem], touching: Borders) -> int:
-    """How long an item's border is with all that does not lie below it."""
+    """The length of an item's border with everything that is not below it."""
     return sum(
         touching.right[place][other] + touching.right[other][place] + touching.below[other][place]
         for other in range(len(seen))
@@ -353,7 +353,7 @@ def _surrounds(outer: SeenItem, inner: SeenItem, side: int, above: int) -> bool:
 def choose(
     found: Sequence[ItemRelation], seen: Sequence[SeenItem], size: tuple[int, int], rng: np.random.Generator
 ) -> tuple[ItemRelation, ...]:
-    """What an annotator writes down of all that holds: some six relations, of what is large, central or active."""
+    """What an annotator would write down: about six relations of large, central or active items."""
     if not found:
         return ()
     height, width = size
@@ -380,7 +380,7 @@ def _plainly(one: ItemRelation) -> ItemRelation:
 
 
 def _salience(one: SeenItem, width: int, height: int) -> float:
-    """The logarithm of how much an item catches the eye."""
+    """The logarithm of an item's salience."""
     x0, _, x1, _ = one.item.box
     off_centre = abs((x0 + x1) / width - 1)
     share = one.item.area / (width * height)

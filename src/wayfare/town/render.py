@@ -34,7 +34,7 @@ def view(city: City, shot: Shot, height: int = 96, width: int = 128) -> View:
 
 
 def views(city: City, shots: Sequence[Shot], height: int = 96, width: int = 128) -> list[View]:
-    """The same for several shots, which is quicker."""
+    """The same for several shots at once, which is faster."""
     eyes = [eye_for(shot, height, width) for shot in shots]
     moments = [Moment(shot.x, shot.y, shot.time, shot.date) for shot in shots]
     moving = crowds(city, moments, sight=partial(in_sight, eyes))

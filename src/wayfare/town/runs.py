@@ -1,4 +1,4 @@
-"""A picture's rows as runs: pixels side by side that show the same. There are some twenty times fewer of them."""
+"""A picture's rows as runs: neighbouring pixels with the same content, about twenty times fewer than pixels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The city in the making: how large things are, what has been placed so far, where there is room."""
+"""The city being built: sizes of things, what has been placed so far, and where there is room."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class House(NamedTuple):
 
 @dataclass
 class Site:
-    """What is there so far."""
+    """What has been placed so far."""
 
     plan: StreetPlan
     network: Network
@@ -92,7 +92,7 @@ class Site:
         plane.paint(self.ground, self.cell, polygon, CODE[surface])
 
     def surface(self, x: float, y: float) -> int:
-        """What the ground is made of there."""
+        """The surface at these points."""
         rows, columns = self.ground.shape
         row, column = min(int(y / self.cell), rows - 1), min(int(x / self.cell), columns - 1)
         return int(self.ground[row, column])
@@ -106,7 +106,7 @@ class Site:
         z: float = 0.0,
         size: tuple[float, float, float] | None = None,
     ) -> int:
-        """Put a thing there, which does what such things do if nothing else is said; its id."""
+        """Place a thing, with its usual activity by default; returns its id."""
         scale = 1 + _VARIES.get(kind, 0.0) * float(self.rng.uniform(-1, 1))
         width, depth, height = (round(side * scale, 3) for side in size or SIZES[kind])
         x, y, turned = round(float(at[0]), 3), round(float(at[1]), 3), round(float(heading) % 360, 2)
@@ -150,7 +150,7 @@ class Clearing:
             self.take(a + (b - a) * t, 0.9)
 
     def find(self, radius: float) -> np.ndarray | None:
-        """Take a free spot for something of this radius; None if there seems to be none."""
+        """Take a free spot for something of this radius; None if none was found."""
         for x, y in self.site.rng.uniform(self._low, self._high, (14, 2)).tolist():
             if any(p * x + q * y - r < radius for p, q, r in self._lines):
                 continue

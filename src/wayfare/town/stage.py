@@ -72,7 +72,7 @@ class Lane(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """All that a city offers."""
+    """Everything in a city where something can happen."""
 
     places: list[tuple[str, int, float]]  # play, partner, reach of the spots, then of the lanes
     spread: np.ndarray  # how far from there the things of these may be
@@ -88,7 +88,7 @@ class Stage(NamedTuple):
 
 
 def find(city: City) -> Stage:
-    """Look over the city: a fraction of a second, once."""
+    """Find them in the city; takes a fraction of a second."""
     routes, spots = _strolls(city)
     strolls = len(spots)
     for more in (_crossings, _corners, _doors, _seats, _squares, _lawns, _water):
@@ -125,7 +125,7 @@ def _posts(number: int, lane: Lane) -> np.ndarray:
 
 
 def _lively(city: City, places: np.ndarray) -> np.ndarray:
-    """How much more or less happens there than elsewhere, by district."""
+    """Relative activity by district."""
     lively = np.ones(len(places))
     for district in city.districts:
         low, high = (district.x0, district.y0), (district.x1, district.y1)
@@ -134,7 +134,7 @@ def _lively(city: City, places: np.ndarray) -> np.ndarray:
 
 
 def _surface(city: City, places: np.ndarray) -> np.ndarray:
-    """What the ground is made of at points (..., 2); the border goes on outside."""
+    """The surface at points (..., 2); border cells continue outside."""
     cells = np.clip((places / city.cell).astype(int), 0, (city.ground.shape[1] - 1, city.ground.shape[0] - 1))
     return np.asarray(city.ground[cells[..., 1], cells[..., 0]])
 
@@ -226,7 +226,7 @@ def _crossings(city: City) -> list[StageSpot]:
 
 
 def _corners(city: City) -> list[StageSpot]:
-    """Where pavements turn, people stand about; some lean on a lamp."""
+    """Corners of pavements, where people stand; some lean on a lamp."""
     rng = rng_for("town corners", city.name, city.seed)
     beside, _ = _footways(city)
     spots = []
@@ -331,7 +331,7 @@ def _lawns(city: City) -> list[StageSpot]:
 
 
 def _far_from_walls(city: City, places: np.ndarray, distance: float) -> np.ndarray:
-    """Which points have no wall within so many metres."""
+    """Which points have no wall within this many metres."""
     a, b = city.walls[:, :2].astype(float), city.walls[:, 2:4].astype(float)
     along = b - a
     squared = np.maximum((along**2).sum(1), 1e-9)
@@ -390,7 +390,7 @@ def _lanes(city: City) -> list[Lane]:
 
 
 def _lines(city: City) -> list[list[int]]:
-    """The roads as long lines of nodes: at a node each edge goes on in the one most opposite to it."""
+    """The roads as long lines of nodes: at a node, each edge continues in the most nearly opposite one."""
     roads = city.edges[city.edge_road].tolist()
     at: dict[int, list[int]] = defaultdict(list)
     for number, (a, b) in enumerate(roads):

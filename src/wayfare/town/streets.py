@@ -69,7 +69,7 @@ class CityBlock:
 
 
 class Network:
-    """Nodes and edges in the making."""
+    """Nodes and edges while they are built."""
 
     def __init__(self) -> None:
         self.nodes: list[np.ndarray] = []

@@ -120,7 +120,7 @@ Draw = Callable[[], float]
 
 
 def write(shot: Shot, seen: Sequence[SeenItem], pixels: int, seed: int) -> tuple[str, ...]:
-    """The tags of one photograph, each once, in the order in which they came to mind."""
+    """The tags of one photograph, each once."""
     habits = iter(_habits(seed, shot.walker)).__next__
     draw = iter(rng_for(seed, shot.key, "tags").random(256).tolist()).__next__
     words: list[str] = []

@@ -81,7 +81,7 @@ def population(
     moments = np.arange(START, END + SLOT / 2, SLOT)
     positions = np.full((len(moments), len(names), 2), np.nan, np.float32)
     for place, (name, role) in enumerate(zip(names, roles)):
-        for track in town.day(name, role, DATE):
+        for track in town.day(name, role, DATE) if shots else town.make_day(name, role, DATE):
             seen = (moments >= track.times[0]) & (moments <= track.times[-1])
             positions[seen, place] = track.at(moments[seen])
     moving = [(name, role) for name, role in zip(names, roles) if role != "signage"]
@@ -90,7 +90,7 @@ def population(
 
 
 class _Place:
-    """Where people stroll about: from spot to near spot, with a stay at each."""
+    """An area for strolling: from spot to nearby spot, with a stay at each."""
 
     def __init__(self, ways: Ways, spots: np.ndarray) -> None:
         self.spots = spots
@@ -116,7 +116,7 @@ class _Place:
 
 
 class _Hood(NamedTuple):
-    """A neighbourhood: nodes for homes, for all else, the shop, and where one meets."""
+    """A neighbourhood: nodes of homes, of everything else, of the shop, and of the meeting place."""
 
     near: np.ndarray
     all: np.ndarray
@@ -148,16 +148,20 @@ class _Town:
         return rng_for("town", self.city.name, self.seed, "walkers", *what)
 
     def day(self, name: str, role: str, date: str) -> tuple[Track, ...]:
-        """Where someone is on a date. What does not change from day to day follows from the name alone."""
+        """Where someone is on a date, kept for the photographs."""
         if (name, date) not in self._days:
-            makers: dict[str, Callable[..., list[Track]]] = {
-                "resident": self._resident,
-                "tourist": self._tourist,
-                "vehicle": self._vehicle,
-                "signage": self._signage,
-            }
-            self._days[name, date] = tuple(makers[role](name, self.rng(name), self.rng(name, date)))
+            self._days[name, date] = self.make_day(name, role, date)
         return self._days[name, date]
+
+    def make_day(self, name: str, role: str, date: str) -> tuple[Track, ...]:
+        """The same, not kept. What does not change from day to day follows from the name alone."""
+        makers: dict[str, Callable[..., list[Track]]] = {
+            "resident": self._resident,
+            "tourist": self._tourist,
+            "vehicle": self._vehicle,
+            "signage": self._signage,
+        }
+        return tuple(makers[role](name, self.rng(name), self.rng(name, date)))
 
     def _lawns(self) -> np.ndarray:
         """Nodes in the green: parks, mostly."""
@@ -248,7 +252,7 @@ class _Town:
 
 
 def _gait(rng: np.random.Generator) -> tuple[float, float]:
-    """Metres per second, and which part of the pavement someone prefers."""
+    """Speed in metres per second, and the preferred side of the pavement."""
     return float(np.clip(rng.normal(1.2, 0.15), 0.8, 1.8)), float(rng.uniform(-0.5, 0.5))
 
 

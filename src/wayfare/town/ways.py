@@ -1,4 +1,4 @@
-"""Getting about in the town: the network as those see it who walk or drive, and tracks through it in time."""
+"""Routes through the town: the network for walkers and for drivers, and tracks through it in time."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class Ways:
         self.size = np.array([city.width, city.height])
 
     def _tree(self, root: int) -> tuple[np.ndarray, list[int]]:
-        """How far each node is from this one, and the next node on the way to it; kept for the next time."""
+        """Distances of all nodes from this one, and the next node towards it; cached."""
         if root not in self._trees:
             far, towards = dijkstra(self._graph, directed=False, indices=root, return_predecessors=True)
             self._trees[root] = far, towards.tolist()
         return self._trees[root]
 
     def distances(self, node: int) -> np.ndarray:
-        """Metres to go to each node."""
+        """Distance to each node in metres."""
         return self._tree(node)[0]
 
     def leg(self, start: int, end: int) -> tuple[float, list[int]]:
@@ -71,7 +71,7 @@ class Ways:
 
 @dataclass(frozen=True)
 class Track:
-    """An uninterrupted way through the town: where at what time, straight and even in between."""
+    """An uninterrupted track: positions at times, with straight lines and constant speed in between."""
 
     times: np.ndarray  # (K,), not descending
     points: np.ndarray  # (K, 2)
@@ -83,7 +83,7 @@ class Track:
 
     @cached_property
     def way(self) -> np.ndarray:
-        """Metres gone at each knot."""
+        """Distance covered at each vertex."""
         return np.concatenate(([0.0], np.cumsum(np.hypot(*np.diff(self.points, axis=0).T))))
 
     def along(self, metres: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -97,7 +97,7 @@ class Track:
 
 
 class Outing:
-    """A track in the making: goes, stays, goes on."""
+    """A track while it is built from walks and stays."""
 
     def __init__(self, ways: Ways, node: int, time: float, pace: float, aside: float) -> None:
         self.ways, self.start, self.pace = ways, time, pace

@@ -12,11 +12,14 @@ from tour import Tour, facts
 
 from wayfare.core.errors import ConfigError
 from wayfare.encounters.policies.always import Always
+from wayfare.encounters.policies.budgeted import Budgeted
 from wayfare.encounters.policies.fedtour import FedTour
 from wayfare.encounters.policies.gossip import Gossip
+from wayfare.encounters.policies.greedy import Greedy
 from wayfare.encounters.policies.guarded import Guarded
 from wayfare.encounters.policies.never import Never
 from wayfare.encounters.policies.opportunistic import Opportunistic
+from wayfare.encounters.policies.upward import Upward
 
 A, B, C, D = 0, 1, 2, 3
 NAN = float("nan")
@@ -68,7 +71,7 @@ def test_opportunistic_asks_those_who_have_what_i_want() -> None:
     labels = [[8, 0, 0, 0], [3, 1, 0, 0], [5, 5, 5, 5], [0, 0, 0, 0]]
     targets = [[1, 1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 1], [1, 0, 0, 0]]
     for threshold, asks in ((0.5, {B, C}), (0.51, {B}), (0.75, {B}), (0.76, set()), (0.01, {B, C})):
-        day = tour(Opportunistic(threshold=threshold), labels=labels, targets=targets)
+        day = tour(Opportunistic(4, threshold=threshold), labels=labels, targets=targets)
         assert {peer for peer in (B, C, D) if (A, peer) in day.step(peer, [(A, peer)])} == asks
     day = tour(Opportunistic(threshold=0.25), labels=labels, targets=targets)
     assert day.step(0, [(A, B)]) == [(A, B), (B, A)]
@@ -103,6 +106,56 @@ def test_never_asks() -> None:
     assert day.step(0, [(A, B), (C, D)], chance=[0.0, 0.0]) == []
 
 
+def test_upward_asks_who_is_better_by_the_margin() -> None:
+    for margin, asks in ((0.0, [(A, B), (C, D)]), (0.05, [(C, D)]), (0.2, [])):
+        day = Tour(Upward(margin=margin), facts([0.5, 0.54, 0.3, 0.5]))  # D is better by a hair less than 0.2
+        assert day.step(0, [(A, B), (C, D)]) == asks
+    assert Tour(Upward(), facts([0.5, 0.5])).step(0, [(A, B)]) == []
+
+
+def test_upward_asks_strangers_once() -> None:
+    day = Tour(Upward(20, strangers=True), facts([0.2, 0.6, 0.8], 20))
+    assert [day.step(slot, [(A, B)], {A: 0.3}) for slot in range(3)] == [[(A, B)], [], []]
+    assert day.step(3, [(A, C)], {A: 0.4}) == [(A, C)]
+    # B took nothing from A: that A took from B is another direction
+    day.columns["score"][A] = 0.9
+    assert day.step(4, [(A, B)], {B: 0.7}) == [(B, A)]
+
+
+def test_budgeted_asks_who_is_better_by_a_step_of_its_budget() -> None:
+    """L = 4: two receptions. A (0.2) hears of 0.6: a step of 0.2, so B with 0.39 is not enough and 0.4 is.
+
+    One is left then: from 0.3 to 0.6 it is a step of 0.3, and only D itself will do.
+    """
+    day = Tour(Budgeted(4), facts([0.2, 0.39, 0.4, 0.6]))
+    day.columns["can_send"][:] = 9
+    day.columns["best"][A] = 0.6
+    assert day.step(0, [(A, B)]) == []
+    assert day.step(1, [(A, C)], {A: 0.3}) == [(A, C)]
+    day.columns["score"][B] = 0.59
+    assert day.step(2, [(A, B)]) == []
+    assert day.step(3, [(A, D)], {A: 0.4}) == [(A, D)]
+    assert day.column("can_take")[A] == 0
+
+
+def test_budgeted_asks_again_who_has_become_better_and_undoes_harm() -> None:
+    day = Tour(Budgeted(40, risen=0.05), facts([0.2, 0.6], 40))
+    assert day.step(0, [(A, B)], {A: 0.1}) == [(A, B)] and day.column("score")[A] == 0.2
+    assert day.step(1, [(A, B)]) == []
+    day.columns["score"][B] = 0.64
+    assert day.step(2, [(A, B)]) == []
+    day.columns["score"][B] = 0.65
+    assert day.step(3, [(A, B)], {A: 0.5}) == [(A, B)] and day.column("score")[A] == 0.5
+    assert day.column("taken_at") == [0.65]
+
+
+def test_greedy_takes_what_truly_helps() -> None:
+    truth = lambda me, peer: np.where(me == A, 0.3, 0.55)  # noqa: E731
+    for least, asks in ((0.0, [(A, B)]), (0.09, [(A, B)]), (0.11, [])):
+        day = Tour(Greedy(least=least), facts([0.2, 0.6]))
+        assert day.step(0, [(A, B)], merged_accuracy=truth) == asks
+
+
 def test_nobody_near() -> None:
     for policy in (Always(), Never(), Gossip(), Opportunistic()):
         assert tour(policy).step(0, []) == []
@@ -120,7 +173,7 @@ def test_budgets_are_never_exceeded(limit: int, slots: list[tuple[list[int], flo
             assert (day.columns["sent"] + day.columns["taken"] <= limit).all()
 
 
-@pytest.mark.parametrize("policy", [Always, Never, Gossip, Opportunistic, FedTour, Guarded])
+@pytest.mark.parametrize("policy", [Always, Never, Gossip, Opportunistic, Upward, Budgeted, Greedy, FedTour, Guarded])
 def test_each_is_found_by_the_name_of_its_module(policy: type[Any]) -> None:
     assert policy.__module__ == f"wayfare.encounters.policies.{policy.__name__.lower()}"
     assert policy.__dataclass_params__.frozen

@@ -59,17 +59,15 @@ def test_who_says_nothing_gets_no_prediction():
     assert np.isnan(regressor.change(np.array([0.5, np.nan, 0.5]), np.array([np.nan, 0.5, 0.5]))).tolist() == [
         True, True, False,
     ]  # fmt: skip
-    assert regressor.asked == 1
 
 
-def test_outside_it_answers_as_at_its_edge_and_counts():
+def test_outside_it_answers_as_at_its_edge_and_knows():
     regressor = Regressor(plane().table, 0.2, 0.6)
     inside = regressor.change(np.array([0.2, 0.6]), np.array([0.6, 0.6]))
-    assert (regressor.asked, regressor.outside, regressor.warning) == (2, 0, "")
+    assert not regressor.is_outside(np.array([0.2, 0.6]), np.array([0.6, 0.6])).any()
     outside = regressor.change(np.array([0.1, 0.9]), np.array([0.7, 0.6]))
     assert outside.tolist() == inside.tolist()
-    assert (regressor.asked, regressor.outside) == (4, 2)
-    assert "2 of 4" in regressor.warning and "0.200 to 0.600" in regressor.warning
+    assert regressor.is_outside(np.array([0.1, 0.9, 0.3]), np.array([0.5, 0.6, 0.7])).all()
 
 
 @pytest.mark.parametrize("table", [np.zeros((3, 3)), np.full((GRID, GRID), np.nan)])

@@ -192,6 +192,15 @@ def test_ties_beyond_what_is_looked_at_are_not_cut_by_name(tmp_path: Path) -> No
     assert nearest_items(codes.Codes(tmp_path), np.array([1.0, 0.0], np.float32), 1)[0].id == "4999"
 
 
+def test_a_text_that_is_about_a_word_comes_before_one_that_has_it(tmp_path: Path) -> None:
+    texts = ["man pilot aviator plane airplane human person", "airplane airplane vehicle", *["a grey thing"] * 9]
+    tables = [{"texts": [text]} for text in texts]
+    codes.add(tmp_path, "m", "run", [codes.CodePart(list("abcdefghijk"), np.zeros((11, 1), np.uint8), tables)])
+    opened = codes.Codes(tmp_path)
+    hits = nearest_items(opened, np.ones(2, np.float32), 2, Lexicon(opened).search("airplane"))
+    assert [hit.id for hit in hits] == ["b", "a"] and hits[0].words == 1  # a share of the query's words
+
+
 def test_items_that_have_the_words_come_first(tmp_path: Path) -> None:
     packed, tables = np.zeros((40, 1), np.uint8), [{"texts": ["a grey thing"]} for _ in range(40)]
     tables[30] = {"texts": ["two old bags"]}
@@ -321,7 +330,7 @@ def test_pictures_in_arrays_are_kept_in_the_index(
     draw(photos / "red.png", "red", 0)
     for arguments in (["index", tmp_path / "run", "--photos", photos], ["search", "--photo", photos / "red.png",
                                                                        "--index", index]):  # fmt: skip
-        assert "features that came in a file" in answered(capsys, *arguments, status=2)["error"]
+        assert "features from a file" in answered(capsys, *arguments, status=2)["error"]
 
 
 # ---- What is wrong
@@ -401,7 +410,7 @@ def test_folders_that_are_no_index_or_no_photos(
 def test_a_model_that_knows_no_words(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = unpack(whole / "model.safetensors")
     model.task.pairs.__dict__["words"] = ()
-    with pytest.raises(ConfigError, match="does not know which words"):
+    with pytest.raises(ConfigError, match="without the words that they stand"):
         model.of_texts(["red"])
 
 
@@ -436,7 +445,7 @@ def test_the_page_has_what_is_known() -> None:
         "red shrit", None, by_photo=False, find="photos", results=results, unknown=("shrit",), nearest=("shirt",)
     )
     text = page_of(SearchPage("index", "model", 32, {"photos": 2, "texts": 0}, [asked], seconds={"search": 0.5}))
-    for said in ("the same code", "1 bit of 32 differ", "Not known, and left out: shrit", "words like these: shirt",
+    for said in ("the same code", "1 bit of 32 differ", "Not known, and left out: shrit", "Similar known words: shirt",
                  "A &lt;i&gt;red&lt;/i&gt; shirt", "no picture", "Among 2 photos."):  # fmt: skip
         assert said in text, said
 

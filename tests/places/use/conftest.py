@@ -15,11 +15,11 @@ from wayfare.core.protocols import Training
 from wayfare.experiment import Evaluation, Experiment
 from wayfare.partition.random import Random
 from wayfare.places.backbones import SmallCnnBackbone
-from wayfare.places.calibration import Calibrator
 from wayfare.places.data.photo_folder import PhotoFolder
 from wayfare.places.data.place_photos import Group, PlacePhotos, text_column
 from wayfare.places.index import Index
 from wayfare.places.indexing import add
+from wayfare.places.leave_one_out import Calibrator
 from wayfare.places.model import PlaceModel
 from wayfare.places.positions import read_photographs
 from wayfare.places.task import Places

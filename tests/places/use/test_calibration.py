@@ -1,36 +1,27 @@
-"""Scores, the regression and its threshold, by hand, and what is learnt from an index."""
+"""Scores, the regression and its threshold, by hand."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from wayfare.core.errors import ConfigError, DataError
+from wayfare.core.errors import DataError
 from wayfare.places.calibration import (
     Calibration,
-    Calibrator,
-    calibrate,
     curve_of,
     fit,
-    in_a_row,
     in_words,
     precision_errors,
     quality,
     reliability,
     scores_of,
-    trained_photos,
     weights_of,
 )
 from wayfare.places.data.place_photos import PlacePhotos
-from wayfare.places.index import Index
-from wayfare.places.indexing import add
-from wayfare.places.positions import read_photographs, rows_of
-from wayfare.places.trained_model import Described, TrainedPlaceModel
 
 Table = Callable[..., PlacePhotos]
 HERE, THERE = 3.0, 99.0  # metres from the first match
@@ -200,150 +191,22 @@ def test_answers_that_can_be_told_apart_give_finite_weights() -> None:
     assert found.confidence(scores[:1])[0] > 0.9 > 0.1 > found.confidence(scores[-1:])[0]
 
 
+def test_a_score_that_counts_the_wrong_way_round_is_left_out() -> None:
+    """Agreement speaks against an answer here, which can only be chance."""
+    scores, right, known, pieces = noisy()
+    odd = fit(scores * [1, 1, -1], right, known, pieces)
+    assert odd.weights[2] == 0 and odd.weights[0] < -1
+    assert fit(scores, right, known, pieces).weights[2] > 0.2
+
+
+def test_scores_that_say_nothing_give_no_confidence() -> None:
+    scores = np.repeat([[0.9, 1.0, 1.0], [0.1, 1.0, 1.0]], 40, axis=0)  # right answers are the far ones
+    right = np.arange(80) < 40
+    with pytest.raises(DataError, match="do not tell right answers from wrong ones"):
+        fit(scores, right, right, np.arange(80) % 8)
+
+
 def test_one_piece_of_ground_is_not_enough() -> None:
     scores, right, known, _ = noisy(400)
     with pytest.raises(DataError, match="too close together"):
         fit(scores, right, known, np.zeros(400, int))
-
-
-# ---- On an index
-
-
-def test_photographs_taken_in_a_row(table: Table) -> None:
-    photos = replace(
-        table([(0, 0)] * 5, [0, 0, 0, 0, 1]),
-        captured=np.array(["2024-01-01T12:00:00", "2024-01-01T12:00:59", "2024-01-01T12:01:01", "NaT",
-                           "2024-01-01T12:00:00"], "M8[ms]"),
-    )  # fmt: skip
-    rows = rows_of(photos, photos.groups)
-    assert in_a_row(rows, 0).tolist() == [True, True, False, False, False]  # another city is another camera
-    assert in_a_row(rows, 3).tolist() == [False, False, False, True, False]
-    named = replace(photos, sequences=("a", "b"), sequence=np.array([0, 1, 0, -1, 0], np.int32))
-    rows = rows_of(named, named.groups)
-    assert in_a_row(rows, 0).tolist() == [True, False, True, False, True]
-    assert rows["sequence"][3] == 0 and rows["sequence"][0] == rows["sequence"][2] != rows["sequence"][1]
-
-
-def test_an_index_is_learnt_from(whole: Path, model: TrainedPlaceModel, run: Path) -> None:
-    said: list[tuple[str, int, int]] = []
-    found = Calibrator(model, run, progress=lambda *how_far: said.append(how_far))(Index(whole))
-    assert found == Calibrator(model, run)(Index(whole)) == Index(whole).facts.calibration
-    assert found.queries == 120 and said[-1] == ("learning what is unknown", 120, 120)
-    assert found.figures["auc"] > 0.9 and found.recall > 0.8  # the street is easy
-    assert found.threshold is not None and 0 < found.threshold < 1
-
-
-def test_a_photograph_is_looked_for_without_its_sequence_and_then_without_its_place(
-    model: TrainedPlaceModel, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """40 places 200 m apart, each seen by three walks; descriptors are the place's number and a little of the walk."""
-    seen: dict[str, np.ndarray] = {}
-
-    def caught(scores: np.ndarray, right: np.ndarray, known: np.ndarray, *_: object, **__: object) -> Calibration:
-        seen.update(scores=scores.reshape(-1, 2, 3), right=right.reshape(-1, 2), known=known.reshape(-1, 2))
-        return calibration()
-
-    place, walk = np.divmod(np.arange(120), 3)
-    photos = table([(200.0 * number, float(other)) for number, other in zip(place, walk)])
-    photos = replace(photos, sequences=("a", "b", "c"), sequence=walk.astype(np.int32))
-    descriptors = np.zeros((120, model.net.feature_dim), np.float32)
-    descriptors[:, 0] = place + 0.125 * walk
-    whole = Described(np.arange(120), descriptors, [], 0.0, 0.0)
-    add(model, photos, tmp_path / "index", describe=lambda *_: [whole])
-    monkeypatch.setattr("wayfare.places.calibration.fit", caught)
-    calibrate(Index(tmp_path / "index"), "not told")
-    assert seen["known"].tolist() == seen["right"].tolist() == [[True, False]] * 120
-    # of the first place: walk a finds b at 1/8; b finds a and c at 1/8; c finds b at 1/8; as strangers, what is next
-    assert seen["scores"][:3, 0, 0].tolist() == [0.125, 0.125, 0.125]
-    assert seen["scores"][:3, 1, 0].tolist() == [1.125, 0.875, 0.75]  # from 0 to 1.125, from 0.125 and 0.25 to 1
-
-
-def test_strangers_are_of_other_cities_too(
-    model: TrainedPlaceModel, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every second photograph is looked for without its whole city."""
-    seen: list[np.ndarray] = []
-
-    def caught(scores: np.ndarray, *_: object, **__: object) -> Calibration:
-        seen.append(scores.reshape(-1, 2, 3))
-        return calibration()
-
-    place, city = np.arange(120) // 2 % 30, np.arange(120) // 60
-    photos = table([(200.0 * number, 0.0) for number in place], group=city.tolist())
-    descriptors = np.zeros((120, model.net.feature_dim), np.float32)
-    descriptors[:, 0] = place + 100 * city
-    whole = Described(np.arange(120), descriptors, [], 0.0, 0.0)
-    add(model, photos, tmp_path / "index", describe=lambda *_: [whole])
-    monkeypatch.setattr("wayfare.places.calibration.fit", caught)
-    calibrate(Index(tmp_path / "index"), "not told")
-    assert seen[0][:4, 1, 0].tolist() == [1, 100, 1, 99]  # the next place, the other city, and so on
-
-
-def test_photographs_that_trained_the_model_are_said_to(
-    model: TrainedPlaceModel, run: Path, street: Path, whole: Path, tmp_path: Path
-) -> None:
-    """24 of the 30 places were trained on; the other 6 are asked for, unless they are too few."""
-    assert len(trained_photos(model, run)) == 96
-    found = Index(whole).facts.calibration
-    assert found is not None
-    (doubt,) = found.doubts
-    assert doubt == "96 of 120 photographs of the index show places that the model was trained on"
-    assert in_words(found, "")[-1] == f"Confidence may be too high: {doubt}."
-    gone = calibrate(Index(whole), "the photos are gone")
-    assert gone.doubts == (
-        "whether the model was trained on photographs of the index is not known (the photos are gone)",
-    )
-    lost = Calibrator(model, tmp_path)(Index(whole))  # a run without its split
-    assert "partition.safetensors" in lost.doubts[0] and "is not known" in lost.doubts[0]
-    fresh = calibrate(Index(whole), read_photographs(street).take(np.arange(8)))
-    assert fresh.doubts == () and fresh.queries == 112
-
-
-def test_photographs_without_sequences_are_doubted(model: TrainedPlaceModel, street: Path, tmp_path: Path) -> None:
-    photos = read_photographs(street)
-    add(model, replace(photos, sequence=None), tmp_path / "index")
-    found = calibrate(Index(tmp_path / "index"), photos.take(np.arange(4)))
-    assert found.doubts == (
-        "no photograph has a time or a sequence, so photographs that were taken a moment apart count as two",
-    )
-
-
-def test_too_little_says_so(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wayfare.places.calibration._FEWEST", 121)
-    with pytest.raises(DataError, match=r"120 of 120 photographs show a place that another sequence shows too: at l"):
-        calibrate(Index(whole), "")
-
-
-def test_all_wrong_says_so(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wayfare.places.calibration._FEWEST_RIGHT", 200)
-    with pytest.raises(DataError, match=r"of 240 answers \d+ were right: too few"):
-        calibrate(Index(whole), "")
-
-
-def test_one_walk_is_too_little(model: TrainedPlaceModel, street: Path, tmp_path: Path) -> None:
-    photos = read_photographs(street)
-    assert photos.sequence is not None
-    add(model, photos.take(photos.sequence == 0), tmp_path / "index")
-    with pytest.raises(DataError, match="30 photographs are too few"):
-        calibrate(Index(tmp_path / "index"), "")
-
-
-@pytest.mark.parametrize("settings", [{"strangers": 0.0}, {"precision": 1.0}, {"strangers": math.nan}])
-def test_shares_are_shares(model: TrainedPlaceModel, run: Path, settings: dict[str, float]) -> None:
-    with pytest.raises(ConfigError, match="expected a share between 0 and 1"):
-        Calibrator(model, run, **settings)
-
-
-def test_an_index_is_learnt_again_when_it_or_the_settings_change(
-    model: TrainedPlaceModel, run: Path, street: Path, mine: Path
-) -> None:
-    photos = read_photographs(street)
-    before = Index(mine).facts
-    assert before.calibration is not None
-    assert Calibrator(model, run).is_done(before.calibration) and not Calibrator(model, run).is_done(None)
-    again = add(model, photos, mine, Calibrator(model, run, strangers=0.6)).facts
-    assert again.calibration is not None and again.calibration.strangers == 0.6
-    # what is not given stays
-    kept = add(model, photos, mine, Calibrator(model, run, precision=0.7)).facts
-    assert kept.calibration is not None
-    assert (kept.calibration.strangers, kept.calibration.wanted) == (0.6, 0.7)

@@ -171,7 +171,7 @@ def test_many_photos_are_on_several_pages(
         assert page.count("section", "photo-card") == 50
         words = " ".join(" ".join(page.text).split())
         assert "photos 120" in words and "found 120" in words and "unknown 0" in words
-        assert "The last 20 are on no page." in words
+        assert "The last 20 are not shown." in words
         links = [attrs.get("href") for name, attrs in page.tags if name == "a" and "page" in (attrs.get("href") or "")]
         assert links == [["page-2.html"], ["page.html"]][number - 1]
 
@@ -228,7 +228,7 @@ def test_unknown_is_marked() -> None:
     assert "confidence 0.12, threshold 0.50" in words and "If it were there:" in words
     assert "in another city from 1" not in words and "in another city" in words
     assert "1 place is too far away for this map." in words
-    assert "the mean of 2 photographs, which scatter by 1.5 m" in words
+    assert "the mean of 2 photographs, with a spread of 1.5 m" in words
 
 
 def test_no_confidence_is_not_judged() -> None:

@@ -15,6 +15,7 @@ from PIL import Image
 
 from wayfare.cli import main
 from wayfare.core.errors import DataError
+from wayfare.places.calibration import curve_of
 from wayfare.places.data.place_photos import PlacePhotos
 from wayfare.places.evaluation import IndexEvaluation, coverage_of, evaluate_index
 from wayfare.places.evaluation_page import evaluation_page, threshold_rows
@@ -77,6 +78,15 @@ def test_a_street_is_scored(index: Path, street: Path) -> None:
     assert found.at(lowest)["answered"] == 1 and found.at(lowest + 1e-9)["answered"] != 1
     table = json.loads(json.dumps(found.as_table(), allow_nan=False))
     assert table["thresholds"][-1]["answered"] == 1 and table["at_threshold"]["threshold"] == found.threshold
+
+
+def test_too_high_and_too_low_in_words(index: Path, street: Path) -> None:
+    found, right = evaluate_index(Index(index), street), np.array([True, True, True, False])
+    low = replace(found, curve=curve_of(np.full(4, 0.5), right, right))
+    assert low.trust == "0.25 too low on average: its mean is 0.50, and 0.75 of the answers are right"
+    assert replace(low, curve=curve_of(np.full(4, 0.5), ~right, right)).trust.startswith("0.25 too high")
+    assert f"Confidence is {low.trust}." in evaluation_page(low, Path("a"), Path("b"))
+    assert not replace(low, figures={}).trust
 
 
 def test_an_infinite_error_is_null(found: IndexEvaluation) -> None:

@@ -18,11 +18,11 @@ from street import write_street
 from wayfare.core import disk
 from wayfare.core.errors import ConfigError, DataError, StoreError, WayfareError
 from wayfare.io.index_folder import checksum
-from wayfare.places.calibration import Calibrator
 from wayfare.places.cells import Cells, cells_of
 from wayfare.places.data.place_photos import PlacePhotos
 from wayfare.places.index import Index
 from wayfare.places.indexing import Added, add
+from wayfare.places.leave_one_out import Calibrator
 from wayfare.places.positions import read_photographs
 from wayfare.places.trained_model import Described, TrainedPlaceModel, describe, load_model
 

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from wayfare.core.errors import ConfigError, DataError
-from wayfare.places.calibration import Calibration, Calibrator
+from wayfare.places.calibration import Calibration
 from wayfare.places.data.place_photos import PlacePhotos
 from wayfare.places.index import Index
 from wayfare.places.indexing import add
+from wayfare.places.leave_one_out import Calibrator
 from wayfare.places.locate import Answer, as_table, curve, grouped, locate, scores
 from wayfare.places.positions import read_photographs, rows_of
 from wayfare.places.trained_model import Described, TrainedPlaceModel

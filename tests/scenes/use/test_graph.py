@@ -20,6 +20,7 @@ from wayfare.cli import main
 from wayfare.core.errors import ConfigError, DataError
 from wayfare.core.protocols import Training
 from wayfare.experiment import Evaluation, Experiment
+from wayfare.io.images import decode
 from wayfare.partition.random import Random
 from wayfare.places.task import Places
 from wayfare.runner import run as run_experiment
@@ -233,6 +234,24 @@ def test_boxes_of_ones_own(scene_run: Path, photos: Path, tmp_path: Path, capsys
     assert again["graphs"][0]["relations"] == graph["relations"]
 
 
+def test_the_web_application_says_the_same_of_plain_pixels(
+    scene_run: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model_worker = pytest.importorskip("wayfare.serve.model_worker")
+    monkeypatch.chdir(photos)
+    objects = [
+        {"label": "cat", "box": [-10, 4, 20, 20], "score": 1},
+        {"label": "dog", "box": [30, 6, 50, 26], "score": 1},
+    ]
+    (tmp_path / "boxes.json").write_text(json.dumps({"home.png": objects}))
+    wanted = answered(capsys, "home.png", "--run", scene_run, "--boxes", tmp_path / "boxes.json")
+    (tmp_path / "whole.rgb").write_bytes(decode(photos / "home.png").tobytes())
+    shown = {"shape": [48, 64], "name": "home.png", "top": 10, "boxes": objects, "score": 0.45, "least": None}
+    found = model_worker.graph(str(scene_run), str(tmp_path / "whole.rgb"), **shown)[0]["result"]
+    assert found["notes"] == ["home.png: cut at the picture's edge: cat"]
+    assert found == {name: wanted[name] for name in found}
+
+
 def test_nothing_left_is_status_1(scene_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "bad.jpg").write_bytes(b"")
@@ -298,7 +317,8 @@ def test_surfaces_and_masks_of_a_photo(
         tuple(THINGS), tuple(STUFF), tuple(PREDICATES), known=torch.tensor([1, 3]), weight=weight, bias=none
     )
     head.save(tmp_path / "head")
-    monkeypatch.setattr("wayfare.scenes.patches.DinoPatches", lambda: halves)
+    for module in ("graph", "patches"):  # `wayfare graph` and `wayfare detect`
+        monkeypatch.setattr(f"wayfare.scenes.{module}.DinoPatches", lambda: halves)
     monkeypatch.setattr("wayfare.scenes.graph.is_installed", lambda: False)
     common = ("--run", scene_run, "--least", 0)
     (graph,) = answered(capsys, tmp_path / "two.png", *common, "--head", tmp_path / "head")["graphs"]

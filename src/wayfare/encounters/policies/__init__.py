@@ -35,6 +35,9 @@ class Plain:
         half = facts.limit // 2  # of an odd L one stays unused, so that sending and taking are worth the same
         return {"can_send": half, "can_take": half.copy()}
 
+    def delegated_steps(self) -> int:
+        return 0
+
     def hear(self, columns: Columns, meeting: Meeting) -> Columns:
         return {}
 
@@ -56,6 +59,11 @@ def can_ask(columns: Columns, meeting: Meeting) -> np.ndarray:
 def unpredicted(asks: np.ndarray) -> Decision:
     """The decision of a policy that does not predict what it will get."""
     return Decision(asks, np.full(len(asks), np.nan))
+
+
+def direction(me: np.ndarray, peer: np.ndarray) -> np.ndarray:
+    """A number for each direction of a pair: from `peer` to `me`."""
+    return np.asarray(me << 32 | peer)
 
 
 def check_whole(name: str, value: int, least: int = 0) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 from wayfare.core.errors import ConfigError, unknown
 from wayfare.core.exchange import Columns, Decision, DeviceFacts, Laboratory, Meeting, MergeOutcome, Predictor
 from wayfare.encounters.policies import can_ask, check_between, check_whole
-from wayfare.encounters.predictors import check_name, make
+from wayfare.encounters.predictors import FEWEST, check_name, make
 
 Start = Literal["median", "running_median"]
 Base = Literal["threshold", "accuracy"]
@@ -63,7 +63,7 @@ class FedTour:
     def __post_init__(self) -> None:
         for name, value in (("limit", self.limit), ("reserve", self.reserve), ("cooldown", self.cooldown)):
             check_whole(name, value)
-        check_whole("lab", self.lab, 2)
+        check_whole("lab", self.lab, FEWEST if self.predict_with == "regressor" and not self.regressor else 2)
         check_between("raise_by", self.raise_by, 1, 10)
         check_between("lower_by", self.lower_by, 0, 1)
         check_between("quantise", self.quantise, 0, 0.5)
@@ -85,6 +85,9 @@ class FedTour:
     def predictor(self, laboratory: Laboratory) -> Predictor:
         return make(self.predict_with, laboratory, self.lab, self.regressor)
 
+    def delegated_steps(self) -> int:
+        return 0
+
     def quantised(self, score: np.ndarray) -> np.ndarray:
         """Accuracies as others get to know them. Doing it twice changes nothing more."""
         if self.quantise == 0:
@@ -99,7 +102,7 @@ class FedTour:
                 "give the devices pictures to test it on"
             )
         score = facts.score.astype(np.float64)
-        known = self.quantised(score)
+        known = self.quantised(score[~facts.stationary] if not facts.stationary.all() else score)  # people's devices
         low, middle, high = facts.published or (known.min(), np.median(known), known.max())
         can_send = _transmissions(score, (low, high), facts.limit, self.reserve)
         columns = {"can_send": can_send, "can_take": facts.limit - can_send}
@@ -107,8 +110,8 @@ class FedTour:
             columns["threshold"] = np.maximum(middle, score)
         else:
             columns["threshold"] = score
-            columns["announcements"] = np.zeros((len(known), 101), np.int32)  # how often each hundredth was heard
-            columns["merged"] = np.zeros(len(known), bool)
+            columns["announcements"] = np.zeros((len(score), 101), np.int32)  # how often each hundredth was heard
+            columns["merged"] = np.zeros(len(score), bool)
         if self.cooldown:
             columns["cooling"] = np.empty((0, 3), np.int64)  # me, peer, the last slot in which they do not exchange
         return columns

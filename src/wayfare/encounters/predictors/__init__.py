@@ -13,6 +13,7 @@ from wayfare.core.errors import ConfigError, unknown
 from wayfare.core.exchange import Laboratory, Predictor
 
 NAMES = ("chance", "oracle", "overlap", "regressor")
+FEWEST = 8  # models of the regressor's study: fewer leave nothing to hold out
 
 
 def make(name: str, laboratory: Laboratory, models: int, file: str) -> Predictor:

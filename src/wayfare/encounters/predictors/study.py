@@ -5,12 +5,16 @@ numbers of pictures of 10 classes, three data sets for each, and 33 data sets wi
 class. It does not say which combinations. But 10 classes can be divided over three sizes in exactly 66 ways if it only
 matters how many classes get which, and over two sizes in 11 ways, 33 data sets of three each: so that is the rule here,
 and which classes they are is drawn.
+
+During a tour devices also have models that are none of these: the base model, and means of several. So the regressor
+is also fitted to merges of the base and of means of two, four and eight models (`Study.further`), which the paper's
+numbers of pairs do not count.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -23,14 +27,18 @@ from wayfare.core import disk
 from wayfare.core.bundle import Bundle
 from wayfare.core.errors import ConfigError, DataError, StoreError
 from wayfare.core.exchange import Laboratory
+from wayfare.encounters.predictors import FEWEST
 
 MODELS = 231  # the paper's
 PAPER_IMPROVING = 37_315 / 53_361
-FEWEST = 8  # models: fewer leave nothing to hold out
 _SETS = 3  # data sets for each combination
 _POOR = 1 / 7  # of all data sets: 33 of 231
 _SIZES = (0.2, 0.6, 1.0)  # small, medium and large end at these shares of a class: 1000, 3000 and 5000 of 5000
 _POOR_SIZES = ((0.002, 2), (0.02, 10))  # 10 and 100 of 5000; where there is little data, at least so many
+
+_MEANS = 1 / 4  # of the models: so many means are studied too
+_MEMBERS = (2, 4, 8)  # models in a mean
+_PARTNERS = 24  # models that each mean is merged with
 
 Say = Callable[[str, int, int], None]
 
@@ -42,8 +50,13 @@ class Study:
     matrix: np.ndarray  # (models, models) accuracies of the means, symmetric; the diagonal is the models themselves
     counts: np.ndarray  # (models, classes) pictures that each was trained on
     about: dict[str, Any] = field(default_factory=dict)  # where it comes from
+    # (merges, 3) own accuracy, the peer's, and of the mean of both: where one is the base or a mean of models
+    further: np.ndarray = field(default_factory=lambda: np.empty((0, 3)))
 
     def __post_init__(self) -> None:
+        rows = self.further
+        if rows.ndim != 2 or rows.shape[1] != 3 or not (np.isfinite(rows) & (rows >= 0) & (rows <= 1)).all():
+            raise DataError("further merges of a study are rows of three accuracies from 0 to 1")
         models = len(self.matrix)
         if self.matrix.shape != (models, models) or self.counts.ndim != 2 or len(self.counts) != models:
             raise DataError(
@@ -76,6 +89,12 @@ class Study:
         return float((self.matrix > np.maximum(self.accuracy[:, None], self.accuracy)).mean())
 
     @property
+    def reach(self) -> tuple[float, float]:
+        """The lowest and the highest accuracy of a model that was merged."""
+        both = np.concatenate([self.accuracy, self.further[:, :2].ravel()])
+        return float(both.min()), float(both.max())
+
+    @property
     def distinct(self) -> int:
         """Pairs of two different models, in one order: so many means were judged."""
         return len(self.matrix) * (len(self.matrix) - 1) // 2
@@ -96,8 +115,28 @@ def study(laboratory: Laboratory, models: int = MODELS, about: dict[str, Any] | 
     matrix = np.empty((models, models))
     matrix[first, second] = laboratory.merged(trained, np.stack((first, second), 1))
     matrix[second, first] = matrix[first, second]
+    further = _further(laboratory, trained, np.diagonal(matrix))
     origin = {"key": laboratory.key, "models": models, "pictures": len(labels), "wayfare": version("wayfare")}
-    return Study(matrix, counts, origin | (about or {}))
+    return Study(matrix, counts, origin | (about or {}), further)
+
+
+def _further(laboratory: Laboratory, trained: Sequence[Any], accuracy: np.ndarray) -> np.ndarray:
+    """Merges of the base with every model, and of means of several with some models and with each other."""
+    rng, count = laboratory.rng("study means"), len(trained)
+    means = max(_MEMBERS[0], round(count * _MEANS))
+    sizes = [min(_MEMBERS[i % len(_MEMBERS)], count) for i in range(means)]
+    groups = [np.sort(rng.choice(count, size, replace=False)) for size in sizes]
+    [base] = laboratory.train([np.empty(0, np.int64)])
+    others = [base, *laboratory.mixed(trained, groups)]
+    place = count + np.arange(len(others))
+    partners = [np.arange(count)] + [rng.choice(count, min(_PARTNERS, count), replace=False) for _ in groups]
+    pairs = [np.stack(np.broadcast_arrays(one, with_), 1) for one, with_ in zip(place, partners)]
+    own, peer = np.triu_indices(len(others))
+    chosen = np.concatenate([*pairs, np.stack((place[own], place[peer]), 1)])
+    merged = laboratory.merged([*trained, *others], chosen)
+    alone = np.concatenate([accuracy, merged[len(merged) - len(own) :][own == peer]])
+    rows = np.column_stack([alone[chosen], merged])[chosen[:, 0] != chosen[:, 1]]
+    return np.concatenate([rows, rows[:, [1, 0, 2]]])
 
 
 def draw_counts(models: int, available: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -146,7 +185,8 @@ def divisions(classes: int, sizes: int) -> np.ndarray:
 
 def pack(study: Study) -> Bundle:
     """The study as a bundle, to be written."""
-    arrays = {"matrix": torch.from_numpy(study.matrix.copy()), "counts": torch.from_numpy(study.counts.copy())}
+    named = {"matrix": study.matrix, "counts": study.counts, "further": study.further}
+    arrays = {name: torch.from_numpy(np.array(array)) for name, array in named.items()}
     return Bundle({"study": arrays}, {"about": json.dumps(study.about, sort_keys=True)})
 
 
@@ -154,12 +194,12 @@ def unpack(bundle: Bundle) -> Study:
     """Read what `pack` made; DataError says what is wrong with anything else."""
     try:
         about = json.loads(str(bundle.values["about"]))
-        arrays = {name: bundle["study"][name].numpy() for name in ("matrix", "counts")}
+        arrays = {name: bundle["study"][name].numpy() for name in ("matrix", "counts", "further")}
         if not isinstance(about, dict):
             raise TypeError(f"about is {about!r}")
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise DataError(f"does not hold a study: {type(error).__name__} {error}") from error
-    return Study(arrays["matrix"], arrays["counts"], about)
+    return Study(arrays["matrix"], arrays["counts"], about, arrays["further"])
 
 
 def read_bundle(path: Path) -> Bundle:

@@ -1,6 +1,7 @@
 """The link to nodes of a real federation: Flower's SuperNodes, each of which is one device with its own folder.
 
 They are on other machines: no common clock, no common disk, and what one of them sends is trusted by nobody.
+Flower is imported in functions: it is optional.
 """
 
 from __future__ import annotations

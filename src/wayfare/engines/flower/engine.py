@@ -2,6 +2,7 @@
 
 The strategy, the admission gate and the run are ours, unchanged; of Flower only messages, contexts and the grid are
 used. By itself the engine opens a simulation; given a link to nodes that run elsewhere it uses those.
+Flower is imported in functions, so that `require` can say what is missing.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from wayfare.core.protocols import Engine, Failure, Prefetch
 from wayfare.engines.flower import records
 from wayfare.engines.flower.simulation import Simulation, require
 
-_GRACE = 5.0  # a device stops by itself at the deadline; this long after it, nobody waits for it any more
+_GRACE = 5.0  # a device stops by itself at the deadline; this long after it, the engine stops waiting
 _BUILD = 600.0  # seconds that an experiment may take to build
 READY = "ready"  # beside the programs: build the experiment and do nothing else
 _MANY, _LARGE = 64, 2**26  # so many requests may be on their way at once, and so many bytes
@@ -173,7 +174,7 @@ class Flower(Engine):
             order["then"] = self._next[0]
             parts[records.THEN] = records.values(after)
         content = RecordDict({"call": ConfigRecord(order), **parts})
-        # Flower drops a message some time after nobody waits for its reply any more
+        # Flower drops a message some time after its reply is no longer awaited
         ttl = left + 2 * _GRACE if math.isfinite(left) else None
         return Message(content, dst_node_id=link.node_of(device), message_type="query", ttl=ttl)
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from flwr.app import ConfigRecord
+
 from wayfare.core.bundle import Bundle
 from wayfare.core.memory import Memories
 from wayfare.engines.flower import records
@@ -35,8 +37,6 @@ class NodeMemories(Memories):
         return super().load(device, round)
 
     def save(self, device: str, round: int, memory: Bundle) -> None:
-        from flwr.app import ConfigRecord
-
         super().save(device, round, memory)
         self._state.clear()
         if memory.nbytes > _LARGE:

@@ -120,6 +120,8 @@ class Simulation:
             # asked once more, where Flower alone would send everything else to the dead one.
             actor: dict[str, Any] = {"num_cpus": 1, "num_gpus": 0.0, "max_restarts": -1, "max_task_retries": 1}
             _start_ray(self._settings(workers))
+            if os.environ.get("RAY_ADDRESS"):
+                _let_actors_move()
             run_simulation(
                 server,
                 importlib.import_module(NODE).app,
@@ -201,6 +203,25 @@ def _start_ray(settings: dict[str, Any]) -> None:
     job = importlib.import_module("ray.job_config").JobConfig()
     job._py_driver_sys_path = _NoFolders()
     _ray().init(runtime_env={"env_vars": {"PYTHONPATH": path}}, job_config=job, include_dashboard=False, **settings)
+
+
+def _let_actors_move() -> None:
+    """Actors that reserve nothing, spread over the hosts of a cluster: those of a host that is gone start on another.
+
+    There are still as many as there are cores. With a core reserved for each, none would be left for those that move:
+    Ray would wait for the host for ever. Flower chooses what makes its actors by name, and has only one.
+    """
+    made: Any = importlib.import_module("flwr.server.superlink.fleet.vce.backend.raybackend")
+
+    class Anywhere(made.RayBackend):  # type: ignore[misc]
+        def build(self, app_fn: Any) -> None:
+            found = self.client_resources  # the pool counts the cores with these, and makes actors with them later
+            self.pool = made.BasicActorPool(made.ClientAppActor, found, self.actor_kwargs)
+            found.update(num_cpus=0, scheduling_strategy="SPREAD")
+            self.pool.add_actors_to_pool(self.pool.actors_capacity)
+            self.app_fn = app_fn
+
+    made.RayBackend = Anywhere
 
 
 def _folder() -> Path:

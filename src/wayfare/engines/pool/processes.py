@@ -26,7 +26,7 @@ _context = multiprocessing.get_context("forkserver")
 
 
 def start_fork_server() -> None:
-    """Start the server if it is not running; it imports on its own, nobody waits for it here."""
+    """Start the server if it is not running; it imports in the background."""
     _context.set_forkserver_preload([WORKER])
     path = os.pathsep.join(folder or str(Path.cwd()) for folder in sys.path)
     # a process that forks must have no other threads; and Python would import from the current folder before `path`

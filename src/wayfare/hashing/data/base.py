@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 
 from wayfare.components import part
-from wayfare.core.errors import ConfigError, DataError
+from wayfare.core.errors import ConfigError
 from wayfare.core.protocols import Data, Progress
 from wayfare.hashing.data import rows
 from wayfare.hashing.data.mat_pairs import read_features
@@ -66,9 +66,6 @@ class OwnTerms(PairTerms):
         if source.bags is not None:
             return source.words, source.bags
         words = vocabulary((source.texts[row] for row in train), source.min_count, source.max_words)
-        if not words:
-            what = f"no word is in {source.min_count} of the {len(train)} texts to train on"
-            raise DataError(what, path, remedy="lower min_count, or name another column of text")
         return words, bags(source.texts, words)
 
 

@@ -141,7 +141,7 @@ def _captions(file: Path, problems: Problems) -> tuple[dict[int, str], dict[int,
                 raise ValueError("expected id and file_name")
             name = inside(entry["file_name"])
             if number in pictures:
-                raise ValueError(f"id {number} is there twice")
+                raise ValueError(f"id {number} appears twice")
             pictures[number] = name
         except ValueError as error:
             problems.add(str(error), file, field=f"images[{place}]", remedy="correct or remove the entry")

@@ -13,8 +13,9 @@ Which columns these are can be said; columns of usual names are found. Several l
               "group>kind:50"    on two levels, the coarse one first
               "words:10"         the words of the text that at least 10 lines have, and at most a third of all
 
-A table without a column of labels has "words:5". Files are named from the table's folder, or from `images` or `photos`
-in it. A text may be empty, and so may labels.
+A table without a column of labels has "words:5", or no labels where no word is in so many lines; then only a
+contrastive loss can learn from it. Files are named from the table's folder, or from `images` or `photos` in it. Columns
+are parted by commas, semicolons or tabs. A text may be empty, and so may labels.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ _USUAL = {
 }
 _BESIDE = (".", "images", "photos")
 _WORDS, _FEW_LINES = "words", 5  # the labels of a table that has no column of labels
+_WITHOUT = {True: "words that texts share stand for them", False: "and texts share too few words to stand for them"}
 _MOST_WORDS, _LETTERS = 200, 3  # words that are labels, and letters of the shortest
 _COLUMN = re.compile(r"\{([^{}]+)\}")
 _ROLES = {
@@ -74,7 +76,7 @@ class TablePairs(PairFiles):
 
     def read(self, path: Path, problems: Problems) -> PairSource:
         file = table_file(path)
-        columns = header(file)
+        columns = header(file, "")
         photo = self.photo or _usual(columns, "photo", file)
         texts = (self.text or _usual(columns, "text", file)).split("+")
         levels = _levels(self.labels or _usual_labels(columns), self.terms.rare)
@@ -95,7 +97,12 @@ class TablePairs(PairFiles):
             raise DataError(f"none of its {len(table)} pairs has a picture", file, remedy="name files from its folder")
         said = [" ".join(part for name in texts if (part := table[name][row])) for row in rows]
         if by_words:
-            shown, matrix, counts = _word_labels(said, levels[0][0].least, self.terms.rare, file)
+            shown, matrix, counts = _word_labels(said, levels[0][0].least, self.terms.rare)
+            if not shown and self.labels:
+                raise DataError(
+                    f"no word is in {levels[0][0].least} lines or more, and in a third at most", file,
+                    remedy='name a column of labels (data.labels), or lower the number: data.labels = "words:2"',
+                )  # fmt: skip
         else:
             shown, matrix, counts = _labels(table, levels, rows)
         return PairSource(
@@ -123,7 +130,7 @@ def read(path: Path, problems: Problems) -> PairSource:
 @recogniser
 def recognises(path: Path) -> bool:
     """Whether it is a table, or a folder with one, that has pictures, texts and labels in columns of usual names."""
-    columns = {name.lower() for name in header(table_file(path))}
+    columns = {name.lower() for name in header(table_file(path), "")}
     if {"lat", "latitude"} & columns or not all(columns & set(_USUAL[kind]) for kind in ("photo", "text")):
         return False
     return bool(columns & set(_USUAL["labels"])) or bool(columns & set(_USUAL["text"]) - {"name"})
@@ -131,14 +138,14 @@ def recognises(path: Path) -> bool:
 
 @recogniser
 def _has_pictures(path: Path) -> bool:
-    return bool({name.lower() for name in header(table_file(path))} & set(_USUAL["photo"]))
+    return bool({name.lower() for name in header(table_file(path), "")} & set(_USUAL["photo"]))
 
 
 def near_miss(path: Path) -> str:
     """What a table of pictures lacks."""
     if path.suffix.lower() not in ("", ".csv") or not _has_pictures(path):
         return ""
-    columns = header(table_file(path))
+    columns = header(table_file(path), "")
     if {"lat", "latitude", "lon", "lng", "longitude"} & {name.lower() for name in columns}:
         return ""
     return (
@@ -160,10 +167,10 @@ def check(
     named = columns or {}
     data = TablePairs(photo=named.get("photo", ""), text=named.get("text", ""), labels=named.get("labels", ""))
     source = data.read(path, Problems(strict))
-    labels = data.labels or _usual_labels(header(table_file(path)))
+    labels = data.labels or _usual_labels(header(table_file(path), ""))
     labelled = not labels.startswith(_WORDS)
     counts: dict[str, int | float | str] = {
-        **({} if labelled else {"no column of labels": "words that texts share stand for them"}),
+        **({} if labelled else {"no column of labels": _WITHOUT[bool(source.names)]}),
         "pairs": len(source),
         "whole pictures": check_pictures(source.files or [], source.problems, progress),
         "without a word": int((~source.worded).sum()),
@@ -233,10 +240,10 @@ def _table(
     parsers |= dict.fromkeys(photos, text)
     also: Mapping[str, Parser] = {"id": text, "split": optional(_role, "retrieval")}
     also = {name: parser for name, parser in also.items() if name not in parsers}
-    has_ids = "id" in also and "id" in header(file)
+    has_ids = "id" in also and "id" in header(file, "")
     if has_ids:
         parsers, also = {**parsers, "id": text}, {name: also[name] for name in also if name != "id"}
-    return read_csv(file, parsers, problems, also=also, key="id" if has_ids else None)
+    return read_csv(file, parsers, problems, also=also, key="id" if has_ids else None, delimiter="")
 
 
 def _role(value: str) -> str:
@@ -262,19 +269,15 @@ def _picture_names(photo: str, table: Table, problems: Problems) -> list[str]:
 # ---- Labels
 
 
-def _word_labels(
-    texts: Sequence[str], least: int, rare: bool, file: Path
-) -> tuple[list[str], np.ndarray, tuple[int, ...]]:
+def _word_labels(texts: Sequence[str], least: int, rare: bool) -> tuple[list[str], np.ndarray, tuple[int, ...]]:
     """Words of the texts as labels, as `_labels` gives them; with `rare`, however many lines have them."""
     held = [{word for word in tokens(text) if len(word) >= _LETTERS and word.isalpha()} for text in texts]
     counts = Counter(word for words in held for word in words)
     most = len(texts) if rare else max(len(texts) // 3, least)
     ranked = sorted((-count, word) for word, count in counts.items() if least <= count <= most)
     names = sorted(word for _, word in ranked[: None if rare else _MOST_WORDS])
-    if not names:
-        remedy = 'name a column of labels (data.labels), or lower the number: data.labels = "words:2"'
-        raise DataError(f"no word is in {least} lines or more, and in a third at most", file, remedy=remedy)
-    return names, np.array([[name in words for name in names] for words in held], bool), (len(names),)
+    found = np.array([[name in words for name in names] for words in held], bool).reshape(len(texts), len(names))
+    return names, found, (len(names),)
 
 
 def _labels(

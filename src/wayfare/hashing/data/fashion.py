@@ -150,7 +150,9 @@ def _orientation(image: Array, tag: Array, label: Array) -> tuple[int, bool]:
         if tag.shape[axis] == count and count in image.shape and count > 0:
             return count, axis == 1
     shapes = ", ".join(f"{item.name} {_shown(item.shape)}" for item in (image, tag, label))
-    raise DataError(f"no number of rows in common: {shapes}", label.file, remedy="are they of one data set?")
+    raise DataError(
+        f"the arrays have different numbers of rows: {shapes}", label.file, remedy="are they of one data set?"
+    )
 
 
 def image_axes(image: Array, count: int) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -25,12 +25,18 @@ class FashionPairs(PairFiles):
 
     labels: Labels = "both"  # those of both levels, or only the fine or the coarse ones
     turned: bool = False  # exchange height and width of the pictures
+    least: int = 0  # labels that fewer pairs have are left out; the paper: 25 in FashionVC, 70 in Ssense
+
+    _counts: ClassVar[tuple[str, ...]] = ("query", "train", "least")
 
     def read(self, path: Path, problems: Problems) -> PairSource:
-        return read(path, problems, labels=self.labels, turned=self.turned)
+        least = 0 if self.terms.rare else self.least  # other devices have more of them
+        return read(path, problems, labels=self.labels, turned=self.turned, least=least)
 
 
-def read(path: Path, problems: Problems, *, labels: Labels = "both", turned: bool = False) -> PairSource:
+def read(
+    path: Path, problems: Problems, *, labels: Labels = "both", turned: bool = False, least: int = 0
+) -> PairSource:
     """The pairs of a folder."""
     pairs = fashion.load(path, problems=problems)
     first, second = pairs.levels
@@ -43,10 +49,11 @@ def read(path: Path, problems: Problems, *, labels: Labels = "both", turned: boo
     tags = csr_array(pairs.tags).astype(np.float32)
     spans = pairwise(tags.indptr) if words else ()
     texts = [" ".join(words[place] for place in tags.indices[start:end]) for start, end in spans]
+    frequent = pairs.labels.sum(0) >= least
     return PairSource(
         name="fashion",
         ids=[str(row + 1) for row in range(len(pairs))],
-        labels=pairs.labels[:, kept].astype(bool),
+        labels=(pairs.labels.astype(bool) & frequent)[:, kept],
         names=[*names[0], *names[1]][kept],
         levels={"both": pairs.levels, "fine": (second,), "coarse": (first,)}[labels],
         texts=texts,

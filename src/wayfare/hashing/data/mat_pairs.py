@@ -128,7 +128,9 @@ def _rows(found: Sequence[Array], path: Path) -> int:
     common = set.intersection(*(set(item.shape) for item in found))
     if not common or max(common) < 2:
         shapes = ", ".join(f"{item.name} {shown(item)}" for item in found)
-        raise DataError(f"no number of rows in common: {shapes}", path, remedy="are they of one data set?")
+        raise DataError(
+            f"the arrays have different numbers of rows: {shapes}", path, remedy="are they of one data set?"
+        )
     return max(common)
 
 

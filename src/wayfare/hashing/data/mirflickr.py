@@ -230,7 +230,7 @@ def _read_labels(
                 what = "no photograph of this number" if word.isdecimal() else "expected a photograph's number"
                 problems.add(f"{what}: {word[:40]!r}", file, line, remedy="remove the line, or add the photograph")
             elif matrix[row, column]:
-                problems.add(f"photograph {word} is there twice", file, line, remedy="remove one of them")
+                problems.add(f"photograph {word} appears twice", file, line, remedy="remove one of them")
             else:
                 matrix[row, column] = True
     return tuple(file.stem for file in files), matrix

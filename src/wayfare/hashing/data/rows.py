@@ -75,7 +75,9 @@ def with_pictures(source: PairSource, size: tuple[int, int], progress: Progress)
 
 
 def without_empty_labels(source: PairSource, path: Path) -> PairSource:
-    """Without the labels that no pair has."""
+    """Without the labels that no pair has; data without any label stays as it is."""
+    if len(source) and not source.names:
+        return source
     used = np.asarray(source.labels.any(axis=0))
     parts = np.split(used, np.cumsum(source.levels)[:-1])
     levels = tuple(int(part.sum()) for part in parts)
@@ -92,6 +94,8 @@ def with_labels(source: PairSource, names: Sequence[str], levels: Sequence[int],
     if len(levels) != len(source.levels):
         raise DataError(f"labels of {len(source.levels)} levels, expected {len(levels)}", path)
     found = np.zeros((len(source), len(names)), bool)
+    if not names:  # nobody has any
+        return replace(source, labels=found, names=[], levels=tuple(levels))
     ends, wanted_ends = np.cumsum(source.levels), np.cumsum(levels)
     for end, count, wanted_end, wanted in zip(ends, source.levels, wanted_ends, levels, strict=True):
         place_of = {name: place for place, name in enumerate(names[wanted_end - wanted : wanted_end])}

@@ -28,7 +28,7 @@ class TownFiles(PairFiles):
         return path / self.layout if (path / "town.json").exists() else path
 
     def _make(self, progress: Progress) -> Path:
-        from wayfare.town.make import Spec, make
+        from wayfare.town.make import Spec, make  # slow to import, and not needed where there is a path
 
         spec = Spec(self.town, self.town_seed, layouts=(self.layout,))
         found = cache_dir() / "towns" / f"pairs-{self.layout}-{spec.size}-{spec.seed}-form{spec.form}"

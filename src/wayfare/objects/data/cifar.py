@@ -17,7 +17,7 @@ from typing import Self
 
 import numpy as np
 
-from wayfare.core.errors import DataError
+from wayfare.core.errors import ConfigError, DataError
 from wayfare.core.protocols import Progress
 from wayfare.io.cache import cache_dir, is_pair, read_pair
 from wayfare.io.findings import Findings
@@ -36,9 +36,12 @@ class Cifar10(ObjectData):
     """50,000 pictures of ten kinds of things to train on, 10,000 to test on."""
 
     path: str = ""  # the folder; "": where `wayfare data get cifar10` puts it
+    # so many test pictures, the last ones, join those to train on: what a topology reserves then costs no client any
+    from_test: int = 0
 
     def load(self, progress: Progress) -> tuple[Pictures, Pictures]:
-        return load(Path(self.path) if self.path else cache_dir() / "cifar10")
+        pool, test = load(Path(self.path) if self.path else cache_dir() / "cifar10")
+        return _moved(pool, test, self.from_test) if self.from_test else (pool, test)
 
     def on_folder(self, path: str) -> Self | None:
         return replace(self, path=path)
@@ -48,6 +51,18 @@ def load(path: Path) -> tuple[Pictures, Pictures]:
     """Training and test pictures, uint8 (N, 32, 32, 3), from a folder in either form."""
     folder = _folder(path)
     return read_pair(folder) if is_pair(folder) else _load(folder)
+
+
+def _moved(pool: Pictures, test: Pictures, count: int) -> tuple[Pictures, Pictures]:
+    """The pool with the last pictures of the test set, and the test set without them."""
+    if not 0 < count < len(test):
+        raise ConfigError(
+            f"data.from_test = {count}: expected 0 to {len(test) - 1}, there are {len(test)} test pictures"
+        )
+    first = len(test) - count
+    images = np.concatenate([pool.images, test.images[first:]])
+    labels = np.concatenate([pool.labels, test.labels[first:]])
+    return Pictures(images, labels, pool.classes), Pictures(test.images[:first], test.labels[:first], test.classes)
 
 
 def recognises(path: Path) -> bool:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.numpy
 from safetensors import safe_open
 
 from wayfare.core.errors import DataError
@@ -66,12 +65,6 @@ def check_fits(centroids: Centroids, categories: Categories) -> None:
         if theirs != ours:
             what = f"axis {number} of the centroids is {', '.join(theirs)}; the data's is {', '.join(ours)}"
             raise DataError(what, centroids.file, remedy="use the super-classes that they were made with")
-
-
-def write_centroids(file: Path, tensor: np.ndarray, **metadata: Any) -> None:
-    """Write a file that `read_centroids` reads; `metadata` may be names, axes and provenance."""
-    text = json.dumps(metadata, sort_keys=True)
-    file.write_bytes(safetensors.numpy.save({"centroids": np.ascontiguousarray(tensor)}, {"centroids": text}))
 
 
 def _read(file: Path) -> tuple[np.ndarray, dict[str, Any]]:

@@ -30,8 +30,8 @@ class PlaceData(Data):
     """Photographs of places, the size they are seen at, and which of them are queries and tested on."""
 
     path: str = ""  # the folder they are in
-    height: int = 96
-    width: int = 128
+    height: int = 96  # of photos as the network sees them, in pixels
+    width: int = 128  # of photos as the network sees them, in pixels
     queries: Queries = "layout"
     test: TestSplit = part("test", "layout", _SPLITS)
     piece: float = 0.0  # metres; if > 0, sequences are cut where they leave a square of this size

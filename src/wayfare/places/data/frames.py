@@ -104,7 +104,7 @@ def _listed_names(root: Path, file: Path, problems: Problems) -> list[str | None
     if array.dtype.kind == "U":
         letters = np.frombuffer(array.tobytes(), np.dtype("u4").newbyteorder(array.dtype.byteorder))
         if len(letters) and letters.max() > 0x10FFFF:  # numpy would make strings of them that Python stumbles over
-            raise DataError("holds characters that do not exist", file)
+            raise DataError("contains invalid characters", file)
     names: list[str | None] = []
     first: dict[str, int] = {}
     for place, value in enumerate(array.tolist()):

@@ -331,7 +331,9 @@ def _subtasks(folder: Path, keys: Sequence[str], problems: Problems) -> dict[str
 
 def _flags(part: PlacePhotos, folder: Path, subtask: str) -> np.ndarray:
     if subtask not in part.subtasks:
-        raise DataError(f"nothing says what subtask {subtask!r} uses", folder / "subtask_index.csv", field=subtask)
+        raise DataError(
+            f"the files do not say what subtask {subtask!r} uses", folder / "subtask_index.csv", field=subtask
+        )
     return part.subtasks[subtask]
 
 

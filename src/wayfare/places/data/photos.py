@@ -41,8 +41,19 @@ _BESIDE = ("", "images/", "photos/")  # where a table's files are, from the tabl
 
 _ALIASES: Mapping[str, tuple[str, ...]] = {
     "file": ("file", "filename", "file_name", "image", "photo", "path", "name", "sourcefile", "datei", "dateiname"),
-    "lat": ("lat", "latitude", "gpslatitude", "gps_latitude", "breitengrad"),
-    "lon": ("lon", "lng", "long", "longitude", "gpslongitude", "gps_longitude", "längengrad", "laengengrad"),
+    "lat": ("lat", "latitude", "gpslatitude", "gps_latitude", "breitengrad", "breite"),
+    "lon": (
+        "lon",
+        "lng",
+        "long",
+        "longitude",
+        "gpslongitude",
+        "gps_longitude",
+        "längengrad",
+        "laengengrad",
+        "länge",
+        "laenge",
+    ),
     "heading": ("heading", "bearing", "compass", "compass_angle", "azimuth"),
     "time": ("time", "timestamp", "datetime", "captured_at"),
     "date": ("date",),
@@ -131,7 +142,7 @@ def _note_far(photos: PlacePhotos, problems: Problems) -> None:
         if len(rows) and (far <= _FAR).mean() >= _MOST:
             for row in np.flatnonzero(far > _FAR).tolist():
                 what = f"{far[row] / 1000:,.0f} km from where most photos were taken; it is used anyway"
-                problems.add(what, photos.root / photos.files[rows[row]], remedy="is its position right?")
+                problems.add(what, photos.root / photos.files[rows[row]], remedy="is its position right?", used=True)
 
 
 def recognises(path: Path) -> bool:
@@ -200,6 +211,7 @@ def check(path: Path, strict: bool = False, progress: Progress | None = None) ->
         counts["zones"] = ", ".join(sorted({group.zone or "?" for group in photos.groups}))
         counts["width, m"] = round(_extent(photos, photos.easting))
         counts["height, m"] = round(_extent(photos, photos.northing))
+        counts |= _middle(photos)
     counts["whole pictures"] = whole_pictures
     return Findings("photos", path, counts, problems)
 
@@ -207,6 +219,14 @@ def check(path: Path, strict: bool = False, progress: Progress | None = None) ->
 def _extent(photos: PlacePhotos, metres: np.ndarray) -> float:
     """Of the largest group, from side to side."""
     return max(float(np.ptp(metres[photos.group == group])) for group in np.unique(photos.group))
+
+
+def _middle(photos: PlacePhotos) -> dict[str, float]:
+    """The usual latitude and longitude: who exchanged the two sees it."""
+    if photos.latitude is None or photos.longitude is None:
+        return {}
+    sides = {"latitude": photos.latitude, "longitude": photos.longitude}
+    return {name: round(float(np.nanmedian(values)), 4) for name, values in sides.items()}
 
 
 # ---- A table
@@ -300,7 +320,9 @@ def _moments(table: Table, called: Mapping[str, str], problems: Problems) -> lis
         try:
             found.append(moment(stamp) if stamp else None)
         except ValueError as error:
-            problems.add(f"{error}; only this field is left out", table.file, line, field, "correct or empty it")
+            problems.add(
+                f"{error}; only this field is left out", table.file, line, field, "correct or empty it", used=True
+            )
             found.append(None)
     return found
 

@@ -119,7 +119,9 @@ class PlacePhotos:
         """
         if queries is None or database is None:
             if self.query is None:
-                raise DataError("nothing says which photographs are queries", self.root, remedy="choose them yourself")
+                raise DataError(
+                    "the files do not say which photographs are queries", self.root, remedy="choose them yourself"
+                )
             queries = np.flatnonzero(self.query) if queries is None else queries
             database = np.flatnonzero(~self.query) if database is None else database
         queries, database = np.asarray(queries, np.int64), np.asarray(database, np.int64)

@@ -17,8 +17,8 @@ from wayfare.places.data.place_photos import PlacePhotos
 class TownPhotos(MslsPhotos):
     """The town of this size and seed; or, with a `path`, one that `wayfare town` made there."""
 
-    size: Literal["tiny", "small", "city"] = "small"
-    seed: int = 0
+    size: Literal["tiny", "small", "city"] = "small"  # of the synthetic town
+    seed: int = 0  # another seed is another town
 
     def read(self, progress: Progress) -> PlacePhotos:
         made = folder_in_layout(Path(self.path), "msls") if self.path else self._made(progress)

@@ -102,7 +102,7 @@ class SequenceSplit(TestSplit):
         return Masks(known & ~tested, tested, known & ~query)
 
     def name(self, layout: str) -> str:
-        return f"of held-out sequences, fold {self.fold} of {self.folds}"
+        return f"of held-out sequences (part {self.fold + 1} of {self.folds})"
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class StripSplit(TestSplit):
         return Masks(known & ~tested, known & tested & query, known & tested & ~query)
 
     def name(self, layout: str) -> str:
-        return f"of held-out strips, fold {self.fold} of {self.folds}"
+        return f"in held-out strips of ground (part {self.fold + 1} of {self.folds})"
 
 
 def divide(

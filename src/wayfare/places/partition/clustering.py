@@ -107,7 +107,7 @@ def _means(pool: Sequenced, features: np.ndarray, sequences: np.ndarray) -> np.n
 
 def _clusters(points: np.ndarray, count: int, seed: int) -> np.ndarray:
     """The cluster of each point, numbered from 0 in the order of their first points."""
-    from sklearn.cluster import KMeans
+    from sklearn.cluster import KMeans  # a second to import
 
     count = min(count, len(np.unique(points, axis=0)))
     with threadpool_limits(1):  # threads would add up their sums in any order

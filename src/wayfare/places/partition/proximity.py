@@ -45,8 +45,8 @@ class Disc(NamedTuple):
 class Proximity(Partition):
     """Discs of `radius` metres, with at least `least` query and `least` database sequences each."""
 
-    radius: float = 1000.0
-    least: int = 2
+    radius: float = 1000.0  # of a client's neighbourhood, in metres
+    least: int = 2  # query and database sequences that it has at least
     groups: GroupBy = "city"  # what a hierarchy groups the clients by
 
     source: ClassVar[str] = "photos"

@@ -110,8 +110,8 @@ def sequenced(photos: PlacePhotos) -> Sequenced:
         raise ConfigError("this split divides photographs among clients, and there are none to train on")
     if photos.query is None:
         raise ConfigError(
-            f"{photos.root}: nothing says which photographs are queries, and a client needs queries and a database: "
-            "put them in folders query and database, give a table a column role, or set data.queries"
+            f"{photos.root}: the files do not say which photographs are queries, and a client needs queries and "
+            "a database: put them in folders query and database, give a table a column role, or set data.queries"
         )
     return Sequenced(photos)
 

@@ -177,7 +177,9 @@ class _Reader:
         names = np.array(self.names, object).reshape(-1, 2)
         things, stuff = _words(facts, "thing_classes", self.file), _words(facts, "stuff_classes", self.file, ())
         if twice := set(things) & set(stuff):
-            raise DataError(f"{min(twice)!r} is a thing too", self.file, field="stuff_classes", remedy="rename one")
+            raise DataError(
+                f"{min(twice)!r} is also a thing class", self.file, field="stuff_classes", remedy="rename one"
+            )
         return SceneGraphs(
             root=self.file.parent,
             things=things,
@@ -308,7 +310,7 @@ def _words(facts: dict[str, Any], key: str, file: Path, default: tuple[str, ...]
             raise DataError(f"expected a name, found {kind_of(word)}", file, field=f"{key}[{place}]")
     if len(set(words)) != len(words):
         twice = next(word for word in words if words.count(word) > 1)
-        raise DataError(f"{kind_of(twice)} is there twice", file, field=key, remedy="rename one")
+        raise DataError(f"{kind_of(twice)} appears twice", file, field=key, remedy="rename one")
     return tuple(words)
 
 

@@ -114,7 +114,7 @@ class TownScenes(SceneData):
 
     def folder(self, progress: Progress) -> Path:
         """Where its psg.json is."""
-        from wayfare.town.make import Spec, make
+        from wayfare.town.make import Spec, make  # slow to import; other data do without
 
         spec = Spec(self.size, self.seed, layouts=("psg",))
         folder = cache_dir() / "towns" / f"scenes-{spec.size}-{spec.seed}-form{spec.form}"

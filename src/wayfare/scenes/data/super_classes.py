@@ -62,7 +62,7 @@ def _groups(found: dict[str, Any], key: str, words: tuple[str, ...], file: Path)
             if not isinstance(word, str):
                 raise DataError(f"expected a word, found {kind_of(word)}", file, field=where)
             if group_of.setdefault(word, number) != number:
-                raise DataError(f"{kind_of(word)} is in another group too", file, field=where, remedy="remove one")
+                raise DataError(f"{kind_of(word)} is also in another group", file, field=where, remedy="remove one")
     if lacking := [word for word in words if word not in group_of]:
         raise DataError(f"no group holds {lacking[0]!r}", file, field=key, remedy="add it to one")
     return tuple(groups), np.array([group_of[word] for word in words], np.int32)

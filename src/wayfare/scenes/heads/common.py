@@ -11,17 +11,14 @@ index_select, never with brackets: its gradient is summed in the same order on a
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from wayfare.core.errors import ConfigError, DataError, unknown
+from wayfare.core.errors import ConfigError, unknown
 from wayfare.core.seeds import rng_for
 from wayfare.scenes.batch import GraphBatch
 from wayfare.scenes.frequency import Frequencies
@@ -62,6 +59,12 @@ class HeadSizes:
     width_x: int  # features of an object
     width_u: int  # and of a pair
     widths: Widths
+    background: bool = False  # refined labels have one more, the last: a detection that is no annotated object
+
+    @property
+    def names(self) -> int:
+        """How many labels a refined one is chosen from."""
+        return self.classes + self.background
 
 
 def check_mode(mode: str) -> None:
@@ -175,7 +178,7 @@ def adopt_counts(net: nn.Module, counts: Frequencies) -> None:
 def label_embedding(classes: int, width: int, vectors: Tensor | None = None) -> nn.Embedding:
     """A trainable table that starts from the given rows, or from normal numbers that are always the same."""
     if vectors is None:
-        vectors = torch.from_numpy(_normal(classes, width))
+        vectors = torch.from_numpy(normal_rows(classes, width))
     if vectors.shape != (classes, width):
         raise ConfigError(f"label vectors {tuple(vectors.shape)}: expected {(classes, width)}, a row per class")
     rows = vectors.float().clone()
@@ -183,62 +186,8 @@ def label_embedding(classes: int, width: int, vectors: Tensor | None = None) -> 
     return table
 
 
-def word_vectors(file: Path, names: Sequence[str], width: int) -> Tensor:
-    """Rows for the classes out of a text file in GloVe's form: a word and its numbers per line, apart by spaces.
-
-    A name that is no word of the file gets the vector of its longest word, and a name without that normal numbers.
-    """
-    wanted = {word for name in names for word in (name, _longest(name))}
-    found: dict[str, np.ndarray] = {}
-    try:
-        with file.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                word, _, rest = line.partition(" ")
-                if word in wanted:
-                    found[word] = _vector(rest, width, file, number)
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(
-            f"cannot read word vectors: {error}", file, remedy="give a text file in GloVe's form"
-        ) from error
-    table = _normal(len(names), width)
-    for row, name in enumerate(names):
-        known = found.get(name, found.get(_longest(name)))
-        if known is not None:
-            table[row] = known
-    return torch.from_numpy(table)
-
-
-def vector_width(file: Path) -> int:
-    """How many numbers a word has in a file in GloVe's form, by its first line."""
-    try:
-        with file.open(encoding="utf-8") as lines:
-            width = len(lines.readline().split()) - 1
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(
-            f"cannot read word vectors: {error}", file, remedy="give a text file in GloVe's form"
-        ) from error
-    if width < 1:
-        raise DataError("no word and numbers", file, 1, remedy="give a text file in GloVe's form")
-    return width
-
-
-def _vector(text: str, width: int, file: Path, line: int) -> np.ndarray:
-    try:
-        numbers = [float(part) for part in text.split()]
-    except ValueError as error:
-        raise DataError(str(error), file, line, remedy="expected a word and its numbers") from error
-    if len(numbers) != width or not all(map(math.isfinite, numbers)):
-        raise DataError(
-            f"{len(numbers)} numbers, expected {width} finite ones", file, line, remedy="use vectors as wide as labels"
-        )
-    return np.array(numbers, np.float32)
-
-
-def _longest(name: str) -> str:
-    return max(name.split() or [""], key=len)
-
-
-def _normal(classes: int, width: int) -> np.ndarray:
+def normal_rows(classes: int, width: int) -> np.ndarray:
+    """float32 (classes, width), always the same."""
     return rng_for("label embedding", classes, width).standard_normal((classes, width), dtype=np.float32)
 
 

@@ -67,7 +67,7 @@ class GPSNet(CountedPart):
         self.join = nn.Sequential(nn.Linear(self.objects.width, width), nn.ReLU())
         self.layers = nn.ModuleList(Messages(width) for _ in range(layers))
         # with given labels nobody would ask this layer, and nothing would train it
-        self.label_out = nn.Linear(width, classes) if mode == "sgdet" else None
+        self.label_out = nn.Linear(width, sizes.names) if mode == "sgdet" else None
         self.subject, self.object, self.union = (nn.Linear(width, width) for _ in range(3))
         self.predicate_out = nn.Linear(width, predicates + 1)
         self.trust = None
@@ -96,7 +96,8 @@ class GPSNet(CountedPart):
 
     def _expected(self, graphs: GraphBatch, labels: Tensor | None) -> Tensor:
         """The table's rows (P, predicates + 1), by refined labels where there are any."""
-        subjects, objects = ends(graphs.labels if labels is None else labels.argmax(1), graphs.pairs)
+        known = len(self.log_frequency)  # without the background, which is no label to look up
+        subjects, objects = ends(graphs.labels if labels is None else labels[:, :known].argmax(1), graphs.pairs)
         return self.log_frequency[subjects, objects]
 
 

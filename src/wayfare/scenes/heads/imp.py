@@ -53,7 +53,7 @@ class IMP(nn.Module):
         self.from_outgoing, self.from_incoming = MessageGate(hidden), MessageGate(hidden)
         self.predicate_out = nn.Linear(hidden, predicates + 1)
         # with given labels nobody would ask this layer, and nothing would train it
-        self.label_out = nn.Linear(hidden, classes) if mode == "sgdet" else None
+        self.label_out = nn.Linear(hidden, sizes.names) if mode == "sgdet" else None
         self.frequency = None if frequency is None else FrequencyBias(frequency, classes, predicates)
 
     def forward(self, graphs: GraphBatch) -> HeadOutput:
@@ -70,7 +70,7 @@ class IMP(nn.Module):
         labels = None if self.label_out is None else self.label_out(nodes)
         predicates = self.predicate_out(edges)
         if self.frequency is not None:
-            named = graphs.labels if labels is None else labels.argmax(1)
+            named = graphs.labels if labels is None else labels[:, : self.frequency.classes].argmax(1)
             predicates = self.frequency(predicates, named, graphs.pairs)
         return HeadOutput(predicates, edges, labels)
 

@@ -8,6 +8,7 @@
 
 Options:
     order       "right-left" by the centre (as the federated benchmark ran it) or "left-right" (as first published)
+    dropout     of the labels' LSTM, one mask for a picture; first published with 0.2
     frequency   a table (classes, classes, predicates + 1) of log(P(predicate | labels) + 0.001), column 0 for none:
                 the row of the two labels is added to the logits. It begins with the counts over all devices, is
                 trained and travels with the rest. The benchmark ran without.
@@ -53,6 +54,7 @@ class MOTIFS(nn.Module):
         order: Order = "right-left",
         frequency: Tensor | None = None,
         vectors: Tensor | None = None,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         check_mode(mode)
@@ -65,7 +67,8 @@ class MOTIFS(nn.Module):
         self.context = Reader(self.objects.width, hidden)
         self.decoder = None  # with given labels nobody would ask it, and nothing would train it
         if mode == "sgdet":
-            self.decoder = Decoder(self.objects.width + hidden, hidden, self.objects.labels.weight)
+            vectors, wide = self.objects.labels.weight, self.objects.width + hidden
+            self.decoder = Decoder(wide, hidden, vectors, background=sizes.background, dropout=dropout)
         self.labels = label_embedding(classes, widths.embedding, vectors)
         self.edges = Reader(widths.embedding + widths.visual + hidden, hidden)
         self.pairing = Pairing(classes, predicates, widths, frequency)

@@ -100,21 +100,24 @@ class BothWays(nn.Module):
 class Decoder(nn.Module):
     """Names objects from parents to children, each knowing what its parent was called.
 
-    Row 0 of `labels` stands before a root, row k + 1 for class k.
+    Row 0 of `labels` stands before a root, row k + 1 for class k. A further name, the background, has logits but is
+    never chosen. With `dropout` each tree trains without some of the state's numbers, the same ones at all its nodes.
     """
 
-    def __init__(self, width: int, hidden: int, vectors: Tensor) -> None:
+    def __init__(
+        self, width: int, hidden: int, vectors: Tensor, *, background: bool = False, dropout: float = 0
+    ) -> None:
         super().__init__()
-        classes, embedding = vectors.shape
-        self.width = width
+        self.classes, embedding = vectors.shape
+        self.width, self.dropout = width, dropout
         start = torch.randn(1, embedding)
         rows = torch.cat([start, vectors.detach()])
         self.labels = nn.Embedding.from_pretrained(rows, freeze=False)  # type: ignore[no-untyped-call]
         self.cell = Down(width + embedding, hidden)
-        self.out = nn.Linear(hidden, classes)
+        self.out = nn.Linear(hidden, self.classes + background)
 
     def forward(self, x: Tensor, forest: Forest, choose: Choose) -> tuple[Tensor, Tensor]:
-        """Logits (N, classes) and the labels (N,) that `choose` made of them."""
+        """Logits (N, names) and the labels (N,) that `choose` made of those of the classes."""
         cell, known = self.cell, self.width
         # What features say and what the parent's name says are computed apart: names are few, and come step by step.
         gates = forest.by_level(nn.functional.linear(x, cell.gates.weight[:, :known], cell.gates.bias))
@@ -122,14 +125,20 @@ class Decoder(nn.Module):
         named = self.labels.weight @ torch.cat([cell.gates.weight, cell.skip.weight])[:, known:].T
         h = c = x.new_zeros(1, cell.hidden)  # above the roots
         name = forest.back.new_full((1,), -1)
-        logits, names = [], []
+        logits, names, mask = list[Tensor](), list[Tensor](), x.new_ones(1, cell.hidden)
         for level, own, skip in zip(forest.levels, gates, skips, strict=True):
             row = named.index_select(0, name.index_select(0, level.parent) + 1)
             from_gates, from_skip = row.split([5 * cell.hidden, cell.hidden], dim=1)
             h, c = h.index_select(0, level.parent), c.index_select(0, level.parent)
             h, c = cell.step(own + from_gates, skip + from_skip, h, c)
+            if self.training and self.dropout:
+                if not logits:  # the roots
+                    mask = nn.functional.dropout(torch.ones_like(h), self.dropout)
+                else:
+                    mask = mask.index_select(0, level.parent)
+                h = h * mask
             logits.append(self.out(h))
-            name = choose(logits[-1], level.nodes)
+            name = choose(logits[-1][:, : self.classes], level.nodes)
             names.append(name)
         return forest.in_list(logits, x.new_zeros(0, self.out.out_features)), forest.in_list(names, name[:0])
 

@@ -17,6 +17,7 @@ A tree is chosen, not computed with a slope, so the scores learn by a loss of th
                          `samples` trees that each depart from it once are rewarded by how far they pass it.
 Further options, off in the benchmark:
     frequency   as in MOTIFS
+    dropout     as in MOTIFS
     prior       score_ij = (share of related pairs among those of these two classes) * sigmoid(logit_ij), as first
                 published; counted over all devices before the first round, either way round, with 1 added to both
 """
@@ -73,6 +74,7 @@ class VCTree(nn.Module):
         frequency: Tensor | None = None,
         prior: bool = False,
         vectors: Tensor | None = None,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         check_mode(mode)
@@ -92,7 +94,8 @@ class VCTree(nn.Module):
         self.context = BothWays(self.objects.width, hidden)
         self.decoder = None  # with given labels it would be neither used nor trained
         if mode == "sgdet":
-            self.decoder = Decoder(self.objects.width + hidden, hidden, self.objects.labels.weight)
+            vectors, wide = self.objects.labels.weight, self.objects.width + hidden
+            self.decoder = Decoder(wide, hidden, vectors, background=sizes.background, dropout=dropout)
         self.labels = label_embedding(classes, widths.embedding, vectors)
         self.edges = BothWays(widths.embedding + widths.visual + hidden, hidden)
         self.pairing = Pairing(classes, predicates, widths, frequency, relu=True)

@@ -2,6 +2,21 @@
 import { drawn, element } from "./ask.js";
 import { fill } from "./parts.js";
 
+// The address has the boxes, so that the link that is copied gives this graph again.
+const withBoxes = (boxes) => {
+  const asked = new URLSearchParams(location.search);
+  asked.set("boxes", JSON.stringify(boxes.map(({ label, box }) => [label, ...box])));
+  return asked;
+};
+
+const linked = () => {
+  try {
+    const found = JSON.parse(new URLSearchParams(location.search).get("boxes") ?? "[]");
+    return found.slice(0, 100).map(([label, ...box]) => ({ label: String(label), box: box.slice(0, 4).map(Number) }))
+      .filter(({ box }) => box.length === 4 && box.every(Number.isFinite));
+  } catch { return []; }
+};
+
 export const drawBoxes = (root) => {
   const scene = root.querySelector("svg");
   const list = root.querySelector(".box-list");
@@ -66,8 +81,8 @@ export const drawBoxes = (root) => {
   scene.addEventListener("pointerup", () => {
     if (!drawing) return;
     const [x1, y1, x2, y2] = drawing.sides;
-    drawing.sides = [Math.min(x1, x2), Math.min(y1, y2), Math.max(x1, x2), Math.max(y1, y2)];
-    drawing.fields.forEach((field, side) => { field.value = Math.round(drawing.sides[side]); });
+    drawing.sides = [Math.min(x1, x2), Math.min(y1, y2), Math.max(x1, x2), Math.max(y1, y2)].map(Math.round);
+    drawing.fields.forEach((field, side) => { field.value = drawing.sides[side]; });
     drawing.label.focus();
     drawing = null;
   });
@@ -80,6 +95,10 @@ export const drawBoxes = (root) => {
       const sides = [Math.min(x1, x2), Math.min(y1, y2), Math.max(x1, x2), Math.max(y1, y2)];
       return { label: box.label.value.trim(), box: sides };
     });
+    history.replaceState(null, "", `?${withBoxes(given)}`);
     fill(root.querySelector("[data-graph]"), "/part/graph", { run: root.dataset.run, photo: root.dataset.photo, boxes: given });
   });
+  linked().forEach(({ label, box }) => { add(box).label.value = label; });
+  check();
+  if (!ready.disabled) ready.click();
 };

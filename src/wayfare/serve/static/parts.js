@@ -1,6 +1,6 @@
 // Parts that come when they are ready, and what can be done in them.
 import { drawBoxes } from "./boxes.js";
-import { part } from "./ask.js";
+import { part, post } from "./ask.js";
 
 const show = (place, text) => {
   const page = new DOMParser().parseFromString(text, "text/html");
@@ -30,6 +30,13 @@ const chooseRelation = (button) => {
   });
 };
 
+// The same question once more, as a program asks it: the server still has the answer.
+const offerGraph = async (link) => {
+  const answer = await post("/api/v1/graph", JSON.parse(link.dataset.graphJson));
+  link.href = URL.createObjectURL(new Blob([JSON.stringify(answer)], { type: "application/json" }));
+  link.hidden = false;
+};
+
 const later = (place) => {
   place.querySelector("button").addEventListener("click", () => {
     const words = document.createElement("p");
@@ -46,5 +53,6 @@ export const fillParts = (root) => {
   root.querySelectorAll("[data-show-relation]").forEach((button) => {
     button.addEventListener("click", () => chooseRelation(button));
   });
+  root.querySelectorAll("[data-graph-json]").forEach((link) => offerGraph(link).catch(() => { /* the page says it */ }));
   root.querySelectorAll("[data-boxes]").forEach(drawBoxes);
 };

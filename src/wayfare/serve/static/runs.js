@@ -34,7 +34,7 @@ const showRow = (root, row) => {
   text(root, "facts", facts.join(" · "));
 };
 
-const listen = (hear) => {
+export const listen = (hear) => {
   const source = new EventSource("/api/v1/events");
   source.addEventListener("run", (event) => hear(JSON.parse(event.data)));
   addEventListener("pagehide", () => source.close());

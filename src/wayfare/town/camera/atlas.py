@@ -1,7 +1,7 @@
-"""Where the camera finds small pictures: every sprite and texture in one long row of texels, at several sizes.
+"""Small pictures for the camera: every sprite and texture in one long array of texels, at several sizes.
 
 One array for all of them lets numpy fetch the texels of many things at once. Colour and opacity of a texel are packed
-into 32 bits (red lowest); how much it glows in the dark is kept beside it.
+into 32 bits (red lowest); its glow in the dark is stored separately.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def shade(colour: Colour, factor: float) -> Colour:
 
 
 class Pen:
-    """Draws with coordinates from 0 to 1, x to the right and y up, and keeps in mind what glows."""
+    """Draws with coordinates from 0 to 1, x to the right and y up, and records what glows."""
 
     OVER = 3  # drawn so many times larger, then reduced: smooth edges
 
@@ -32,7 +32,7 @@ class Pen:
         self._drawn = [ImageDraw.Draw(self._image)]
 
     def _on(self, colour: Colour, glow: int) -> Iterator[tuple[ImageDraw.ImageDraw, Colour | int]]:
-        """What is drawn on, and with what: the picture, and what glows, if there is such a thing."""
+        """The images to draw on and their colours: the picture, and the glow if there is any."""
         if glow and self._glow is None:
             self._glow = Image.new("L", self._size, 0)
             self._drawn.append(ImageDraw.Draw(self._glow))
@@ -71,7 +71,7 @@ class Pen:
             draw.line(at, fill=fill, width=thick, joint="curve")
 
     def pictures(self) -> tuple[Image.Image, Image.Image | None]:
-        """What was drawn, and how much of it glows, if any does. Colours count as much as they are opaque."""
+        """What was drawn, and its glow if there is any. Colours are weighted by opacity."""
         return self._image.reduce(self.OVER), self._glow and self._glow.reduce(self.OVER)
 
     def tile(self) -> np.ndarray:
@@ -93,7 +93,7 @@ class Atlas:
         self._entries: dict[Hashable, int] = {}
 
     def entry(self, key: Hashable, draw: Callable[[], Pen]) -> int:
-        """The number of the picture with this key, which is drawn when it is first asked for."""
+        """The number of the picture with this key; it is drawn on first use."""
         found = self._entries.get(key)
         if found is None:
             found = self._entries[key] = len(self._entries)
@@ -124,7 +124,7 @@ class Atlas:
 
 
 def _twice(texels: np.ndarray, used: int) -> np.ndarray:
-    """An array twice as large, of which no more than what is used takes memory."""
+    """An array twice as large; only the used part takes memory."""
     larger = np.empty(2 * len(texels), texels.dtype)
     larger[:used] = texels[:used]
     return larger

@@ -1,4 +1,4 @@
-"""The picture in the making, and the sky: what pixels show, how deep it lies, and the light that comes from there."""
+"""The picture being drawn, and the sky: what pixels show, its depth, and the light it sends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STEPS = (2, 4, 6, 9, 12, 16, 21, 27, 35, 46)  # metres towards the sun at which
 
 @dataclass
 class Frame:
-    """A picture in the making: one row of pixels, line after line."""
+    """A picture being drawn: all pixels in one array, line by line."""
 
     light: np.ndarray  # float32 (3, pixels)
     depth: np.ndarray  # float32 (pixels,); FAR for the sky
@@ -37,7 +37,7 @@ class Frame:
 
 
 def hazy(colour: np.ndarray, depth: np.ndarray, light: Light) -> np.ndarray:
-    """The colour, (3, ...), through so much air; changed in place."""
+    """The colour, (3, ...), seen through this much air; changed in place."""
     clear = np.exp(depth * -light.thickness)
     haze = light.haze.reshape(3, *(1,) * (colour.ndim - 1))
     colour -= haze
@@ -69,7 +69,7 @@ def _reachable(raster: np.ndarray, shift: int = 0) -> np.ndarray:
 
 
 def shadow_top(scene: CityScene, coarse: np.ndarray, light: Light) -> np.ndarray | None:
-    """How high the houses' shadow reaches at these places, in metres; None if there is no sun to speak of."""
+    """How high the houses' shadow reaches at these places, in metres; None without enough sun."""
     if light.sun_colour[0] < 0.08:
         return None
     top = np.zeros(len(coarse), np.int16)
@@ -137,7 +137,7 @@ def paint_sky(frame: Frame, at: np.ndarray, scene: CityScene, eye: Eye, light: L
 def _add_sun(
     colour: np.ndarray, at: np.ndarray, ways: np.ndarray, lens: Lens, light: Light, thin: np.ndarray | int
 ) -> None:
-    """The sun and its glare, or the moon, as far as the clouds are thin."""
+    """The sun and its glare, or the moon, where clouds are thin."""
     x, y, z = light.sun
     toward = (ways[0] * x + ways[1] * y + lens.slope.take(lens.row.take(at)) * z) / lens.length.take(at)
     if light.dark < 0.9:
@@ -156,7 +156,7 @@ def _clear_at_night(light: Light) -> float:
 
 
 def add_stars(frame: Frame, eye: Eye, light: Light) -> None:
-    """Points of light where the sky is seen at night."""
+    """Stars where the sky is visible at night."""
     strength = _clear_at_night(light) * light.dark
     if strength < 0.1:
         return

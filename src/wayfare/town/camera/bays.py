@@ -1,6 +1,6 @@
-"""The tiles of which facades are made: one bay of one storey each, drawn in the manner of a family of houses.
+"""The tiles of which facades are made: one bay of one storey each, drawn in the style of a family of houses.
 
-A tile's texels are colours; the fourth channel says how much of the building's own paint comes in.
+A tile's texels are colours; the fourth channel is the share of the building's own paint.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PAINT: Colour = (255, 255, 255, 255)  # the building's own colour
 
 
 class Family(NamedTuple):
-    """A way of building."""
+    """A family of houses."""
 
     name: str
     paints: tuple[Colour, ...]
@@ -202,7 +202,7 @@ class _Look:
         pen.box(0, 0.2, 1, 0.245, beam)
 
     def door(self, pen: Pen) -> None:
-        """The way in, on the ground floor."""
+        """The entrance, on the ground floor."""
         self._base(pen)
         pen.box(0.3, 0.0, 0.7, 0.74, self.trim)
         if self.arched or self.name in ("brick", "canal"):
@@ -332,7 +332,7 @@ def _vary(rng: np.random.Generator, colour: Colour, by: int) -> Colour:
 
 
 def _weathered(tile: np.ndarray, texture: str, rng: np.random.Generator) -> np.ndarray:
-    """The same tile with the grain of its material on what is painted, and a little dirt everywhere."""
+    """The tile with its material's texture on painted parts, and a little dirt everywhere."""
     y, x = np.mgrid[0:SIDE, 0:SIDE]
     grain = rng.normal(0, 1, (SIDE, SIDE))
     coarse = np.kron(rng.normal(0, 1, (16, 16)), np.ones((8, 8)))

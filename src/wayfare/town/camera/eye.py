@@ -23,12 +23,12 @@ ZERO, HALF, ONE = (np.array(value, np.float32) for value in (0, 0.5, 1))  # nump
 
 
 def share(values: np.ndarray) -> np.ndarray:
-    """Clip to what lies between 0 and 1, in place."""
+    """Clip to the range 0 to 1, in place."""
     return bounded(values, ZERO, ONE)
 
 
 def counted(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """0, 1, ... up to each count, one after the other; and to which count each number belongs."""
+    """0, 1, ... up to each count, concatenated; and the index of the count that each number belongs to."""
     owner = np.arange(len(counts)).repeat(counts)
     number = np.arange(len(owner))
     number -= (counts.cumsum() - counts).repeat(counts)
@@ -37,8 +37,8 @@ def counted(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True, eq=False)
 class Lens:
-    """All that does not depend on where the camera stands, but for its height. Arrays are float32 unless they are
-    indices. There is one lens for each kind of camera, so what follows from it can be kept."""
+    """Everything that depends on the camera's height, but not on its position. Arrays are float32 unless they are
+    indices. There is one lens for each kind of camera, so derived values can be cached."""
 
     height: int
     width: int
@@ -59,7 +59,7 @@ class Lens:
 
 @dataclass(frozen=True)
 class Eye:
-    """A camera that stands somewhere and looks level."""
+    """A camera at a position, looking horizontally."""
 
     lens: Lens
     x: float
@@ -73,14 +73,14 @@ class Eye:
     rays: np.ndarray  # float32 (2, width): those of the columns in the city's coordinates, east and north
 
     def rows(self, slope: np.ndarray) -> np.ndarray:
-        """The height in the picture, counted in rows from its upper edge, of this slope."""
+        """The picture row, counted from the upper edge, at which this slope appears."""
         lens = self.lens
         down: np.ndarray = np.arctan(slope) * (lens.height / math.pi) if lens.pano else slope * lens.scale
         found: np.ndarray = lens.middle[1] - down
         return found
 
     def columns(self, across: np.ndarray, ahead: np.ndarray) -> np.ndarray:
-        """Where a point is from the left; a panorama's ends meet behind the camera."""
+        """The column of a point; a panorama's ends meet behind the camera."""
         lens = self.lens
         scale = lens.width / (2 * math.pi)
         right: np.ndarray = np.arctan2(across, ahead) * scale if lens.pano else across / ahead * lens.scale
@@ -97,14 +97,14 @@ class Eye:
         rows[9:] = self.turned(rows[:2] - self.here)
 
     def faces(self, across: np.ndarray, ahead: np.ndarray, radius: np.ndarray) -> np.ndarray:
-        """Whether any of what is within a radius of places to the right and ahead can be in the picture."""
+        """Whether anything within a radius of these places, to the right and ahead, can be in the picture."""
         if self.lens.pano:
             return np.ones(len(across), bool)
         return _inside(across, ahead, radius, -float(self.lens.p[0]))
 
 
 def in_sight(eyes: Sequence[Eye], places: np.ndarray, radius: np.ndarray, which: np.ndarray) -> np.ndarray:
-    """Whether any of what is within a radius of places in the city, (2, n), can be seen by those of the eyes."""
+    """Whether these eyes can see anything within a radius of places in the city, (2, n)."""
     turns = zip(*((eye.here, eye.by_east, eye.by_north) for eye in eyes))
     here, by_east, by_north = (np.concatenate(parts, 1).take(which, axis=1) for parts in turns)
     x, y = places - here
@@ -115,7 +115,7 @@ def in_sight(eyes: Sequence[Eye], places: np.ndarray, radius: np.ndarray, which:
 
 
 def _inside(across: np.ndarray, ahead: np.ndarray, radius: np.ndarray, slant: np.ndarray | float) -> np.ndarray:
-    """Whether what is there can be between the picture's left and right edge."""
+    """Whether it can lie between the picture's left and right edges."""
     inside: np.ndarray = np.abs(across) < slant * ahead + (radius + 0.4) * np.hypot(1, slant)
     return inside & (ahead > NEAREST - radius)
 
@@ -144,7 +144,7 @@ def eye_for(shot: Shot, height: int, width: int) -> Eye:
 
 @lru_cache(maxsize=32)
 def _lens(height: int, width: int, pano: bool, fov: float, z: float) -> Lens:
-    """Pixels are square, except in a panorama, which shows all directions whatever its shape."""
+    """Pixels are square, except in panoramas, which show all directions at any aspect ratio."""
     across, up = np.arange(width) + 0.5 - width / 2, height / 2 - (np.arange(height) + 0.5)
     if pano:
         azimuth = across * 2 * math.pi / width

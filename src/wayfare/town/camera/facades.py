@@ -1,4 +1,4 @@
-"""What houses look like: each district has a style, each building is a variation of it.
+"""What houses look like: each district has a style, and each building is a variation of it.
 
 A facade is a grid of tiles, one storey high and one bay wide: doors and shops below, windows above, a cornice or gables
 on top. The tiles are drawn in bays.py.
@@ -61,7 +61,7 @@ TILES = Tiles(SIDE)  # those of all styles that were asked for
 
 @lru_cache(maxsize=256)
 def style(seed: int, district: str = "") -> Style:
-    """The style of a district, with its tiles drawn; some kinds of districts are built in certain ways only."""
+    """The style of a district, with its tiles drawn; some kinds of districts allow certain families only."""
     rng = rng_for(seed, "style")
     suited = [family for family in FAMILIES if family.name in _SUITED.get(district, ())] or FAMILIES
     family = suited[int(rng.integers(len(suited)))]
@@ -133,7 +133,7 @@ def _bays(counts: np.ndarray, mixed: np.ndarray, shop: np.ndarray) -> tuple[np.n
 
 
 def _scramble(looks: np.ndarray) -> np.ndarray:
-    """Numbers that differ in all bits where looks differ in one."""
+    """Hashes: inputs that differ in one bit give unrelated numbers."""
     value = looks.astype(np.uint64)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         value = (value ^ (value >> np.uint64(shift))) * np.uint64(factor)

@@ -1,4 +1,4 @@
-"""The things in a picture: which of them can be seen, what their pieces look like from here, and their shadows.
+"""The things in a picture: which of them are visible, what their pieces look like from here, and their shadows.
 
 fragments.py finds which pixels the pieces cover.
 """
@@ -44,7 +44,7 @@ _SKY_ON_CARDS = np.array(0.95, np.float32)
 
 
 def things_near(scene: CityScene, eye: Eye) -> np.ndarray:
-    """Numbers of the city's things that may be seen from somewhere in this part of the city; kept for the next shot."""
+    """Numbers of the city's things that may be visible from this part of the city; cached for the next shot."""
     i, j = int(eye.x // _PART), int(eye.y // _PART)
     key = i, j, eye.lens.focal
     if key not in scene.near:
@@ -60,7 +60,7 @@ def _limit(rows: np.ndarray, lens: Lens) -> np.ndarray:
 
 
 def in_view(rows: np.ndarray, eye: Eye) -> np.ndarray:
-    """Indices of the things, given as scene.thing_rows, that may be seen if nothing hides them."""
+    """Indices of the things, given as scene.thing_rows, that would be visible if nothing hid them."""
     radius, _, across, ahead = rows[7:]
     away = across * across + ahead * ahead
     limit = _limit(rows, eye.lens)
@@ -70,7 +70,7 @@ def in_view(rows: np.ndarray, eye: Eye) -> np.ndarray:
 
 
 def unhidden(rows: np.ndarray, eye: Eye, frame: Frame) -> np.ndarray:
-    """Indices of those of these things that stand at least partly before what is behind them in the picture."""
+    """Indices of the things that are at least partly in front of the rest of the picture."""
     lens = eye.lens
     _, _, z, _, _, height, _, radius, _, across, ahead = rows
     depth = np.hypot(across, ahead) if lens.pano else ahead
@@ -88,7 +88,7 @@ def unhidden(rows: np.ndarray, eye: Eye, frame: Frame) -> np.ndarray:
 
 
 class Rest(NamedTuple):
-    """What can only be drawn when the picture is painted: shadows on the ground, and pixels that are partly covered."""
+    """What can be drawn only after painting: shadows on the ground, and partly covered pixels."""
 
     shaded: np.ndarray  # pixels
     shade: np.ndarray  # how dark they are, 0 to 1
@@ -102,7 +102,7 @@ def draw_things(
 ) -> Rest | None:
     """Draw these things into the picture; `rows` are theirs, as of scene.thing_rows.
 
-    So far the frame needs to have its depths only: this comes first, so that what things hide need not be painted.
+    So far the frame needs to have its depths only: this comes first, so that hidden parts need not be painted.
     """
     if not things:
         return None
@@ -131,7 +131,7 @@ def draw_things(
 
 
 def add_rest(frame: Frame, rest: Rest | None) -> None:
-    """Darken the ground where shadows lie, and mix the things' edges with what is behind them."""
+    """Draw shadows on the ground, and blend the things' edges with what is behind them."""
     if rest is None:
         return
     shown = frame.shows.take(rest.shaded)
@@ -199,7 +199,7 @@ def _facing(
 
 
 def _collected(parts: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """The columns of all these, and from which of them each comes."""
+    """All their columns, concatenated, and the source of each."""
     counts = [part.shape[1] for part in parts]
     filled = [part for part in parts if part.shape[1]] or parts[:1]
     return np.concatenate(filled, 1), np.arange(len(parts), dtype=np.int32).repeat(counts)
@@ -238,7 +238,7 @@ def _brightness(sun: np.ndarray, sky: np.ndarray | np.float32, lamp: np.ndarray,
 
 
 def _contact_shadows(rows: np.ndarray, table: np.ndarray, eye: Eye) -> tuple[Pieces, np.ndarray]:
-    """Soft dark patches under the things, and how dark they are.
+    """Soft dark patches under things, and their darkness.
 
     A disc on the ground is seen as an ellipse: drawn as a rectangle before the camera, at the disc's nearest point.
     """
@@ -256,7 +256,7 @@ def _contact_shadows(rows: np.ndarray, table: np.ndarray, eye: Eye) -> tuple[Pie
 
 
 def _long_shadows(rows: np.ndarray, eye: Eye, light: Light, sun: np.ndarray) -> tuple[Pieces, np.ndarray]:
-    """Shadows on the ground away from the sun where it reaches the things, and how dark they are."""
+    """Shadows on the ground of things in the sun, and their darkness."""
     if light.sun_colour[0] < 0.08:
         return _of_nothing(np.empty((3, 4, 0), np.float32)), np.empty(0, np.float32)
     across, ahead = rows[9:]
@@ -286,7 +286,7 @@ def _of_nothing(corners: np.ndarray) -> Pieces:
 
 
 def _draw(frame: Frame, found: Fragments, pieces: Pieces, light: Light) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The nearest fragments that cover half their pixel or more own it; returns pixels, colours and cover of others."""
+    """Draw the nearest fragments that cover at least half of a pixel; pixels, colours and coverage of the others."""
     solid = (found.cover >= 0.5).nonzero()[0]
     pixel, depth = found.pixel.take(solid), found.depth.take(solid)
     np.minimum.at(frame.depth, pixel, depth)

@@ -24,7 +24,7 @@ _EDGE = np.array(0.3, np.float32)  # a card's outermost columns and rows are dra
 
 
 class Pieces(NamedTuple):
-    """Quads before the camera."""
+    """Quads in front of the camera."""
 
     corners: np.ndarray  # float32 (3, 4, n): right, ahead, up of the camera; lower left, lower right, upper right, ...
     thing: np.ndarray  # int32 (n,): which thing each belongs to
@@ -33,12 +33,12 @@ class Pieces(NamedTuple):
     mirrored: np.ndarray  # bool (n,): seen from behind
 
     def some(self, first: int, end: int) -> Pieces:
-        """Those from one number to another."""
+        """Those in a range of numbers."""
         return Pieces(*(part[..., first:end] for part in self))
 
 
 def joined(several: Sequence[Pieces]) -> Pieces:
-    """All of these, one after the other."""
+    """All of these, concatenated."""
     return Pieces(*(np.concatenate(parts, -1) for parts in zip(*several)))
 
 
@@ -116,7 +116,7 @@ def fragments(frame: Frame, pieces: Pieces, eye: Eye) -> Fragments:
 
 
 def card_fragments(frame: Frame, cards: Pieces, eye: Eye) -> Fragments:
-    """The same for upright pieces that face a pinhole camera: there each is a rectangle, which is much less work."""
+    """The same for upright pieces that face a pinhole camera: there each is a rectangle, which is much faster."""
     lens = eye.lens
     across, up = cards.corners[0], cards.corners[2]
     depth = cards.corners[1, 0]
@@ -209,7 +209,7 @@ def _bounds(corners: np.ndarray, eye: Eye) -> tuple[np.ndarray, ...]:
 
 
 def _clipped(across: np.ndarray, ahead: np.ndarray, up: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Corners of the parts of pieces that lie before the camera; where there is none, a point beside the picture."""
+    """Corners of the parts of pieces in front of the camera; a point outside the picture if there are none."""
     behind = ahead < _CLIP
     if not behind.any():
         return across, ahead, up
@@ -249,7 +249,7 @@ def _forms(corners: np.ndarray, lens: Lens) -> _Forms:
 
 
 def _level(texture: np.ndarray, corners: np.ndarray, eye: Eye) -> np.ndarray:
-    """Of each piece's texture the version whose texels are about as large as pixels: offset, width, height."""
+    """For each piece, the version of its texture whose texels are about as large as pixels: offset, width, height."""
     across, ahead = corners[0, 0] + corners[0, 2], corners[1, 0] + corners[1, 2]
     depth = np.maximum(np.sqrt(across * across + ahead * ahead) / 2, NEAREST)
     right, up = corners[:, 1] - corners[:, 0], corners[:, 3] - corners[:, 0]

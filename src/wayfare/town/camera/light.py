@@ -1,4 +1,4 @@
-"""Light and air: where the sun is, what colours it gives, how far one sees, and what a camera makes of it.
+"""Light and air: where the sun is, its colours, the visibility, and how a camera records it.
 
 Colours are albedo times light, 0 to 1, in the camera's own scale: a white sheet in the noon sun is near 1.
 """
@@ -58,7 +58,7 @@ _AIR = {
 
 
 class Light(NamedTuple):
-    """All that a picture needs to know about light and air. Colours are float32 (3,)."""
+    """Light and air of a picture. Colours are float32 (3,)."""
 
     sun: tuple[float, float, float]  # direction to the sun (or, at night, the moon): east, north, up
     sun_colour: np.ndarray
@@ -94,7 +94,7 @@ def _tilt(date: str) -> float:
 
 
 def light_for(latitude: float, shot: Shot) -> Light:
-    """The light in which a shot is taken. What the shot says about night goes before what the clock says."""
+    """The light of a shot. What the shot says about night takes precedence over the clock."""
     elevation, heading = sun_at(latitude, shot.date, shot.time)
     elevation = min(elevation, -12.0) if shot.night else max(elevation, -3.0)
     return _light(round(elevation * 2) / 2, round(heading), shot.weather)
@@ -155,7 +155,7 @@ def _mix(elevation: float, table: tuple[tuple[int, int, int], ...]) -> np.ndarra
 
 
 def develop(light: np.ndarray, camera: Camera, dark: float, height: int, width: int, seed: int) -> np.ndarray:
-    """What the camera makes of light, float32 (3, pixels): a picture, uint8 (height, width, 3).
+    """Turn light, float32 (3, pixels), into a picture, uint8 (height, width, 3).
 
     A camera with gain 1, gamma 1, no vignette and no noise shows 255 times the light, with soft highlights.
     """
@@ -189,7 +189,7 @@ def _response(gain: tuple[float, float, float], gamma: float, steps: int) -> np.
 
 @lru_cache(maxsize=64)
 def _vignette(amount: float, scale: float, height: int, width: int) -> np.ndarray:
-    """The scale, less by so much in the corners."""
+    """The brightness scale, reduced in the corners."""
     y, x = np.mgrid[0:height, 0:width]
     radius = ((x + 0.5) / width - 0.5) ** 2 + ((y + 0.5) / height - 0.5) ** 2
     found: np.ndarray = (scale * (1 - amount * 2 * radius)).astype(np.float32).reshape(-1)
@@ -198,5 +198,5 @@ def _vignette(amount: float, scale: float, height: int, width: int) -> np.ndarra
 
 @lru_cache(maxsize=4)
 def _noise(pixels: int) -> np.ndarray:
-    """A long row of normal numbers; each picture reads it from places of its own."""
+    """A long array of normal numbers; each picture reads a different part."""
     return rng_for("sensor").standard_normal(pixels + (1 << 16), dtype=np.float32)

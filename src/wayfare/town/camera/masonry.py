@@ -1,4 +1,4 @@
-"""What the sights have in common: colours of stone, tiles and metal, and textures drawn on the spot."""
+"""What the sights share: colours of stone, tiles and metal, and their textures."""
 
 from __future__ import annotations
 

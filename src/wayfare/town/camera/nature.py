@@ -22,7 +22,7 @@ _PETALS = ((244, 190, 206), (250, 224, 230), (238, 160, 186))
 
 
 def tree(look: int, season: str, snow: bool) -> Shape:
-    """A tree; what it does in winter depends on what it is."""
+    """A tree; its winter look depends on its kind."""
     number = look % TREES
     solid = Solid()
     key = ("tree", number, season, snow)

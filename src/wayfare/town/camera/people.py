@@ -1,4 +1,4 @@
-"""How people and animals look: sprites by pose, by the side one sees, and by a number that dresses them."""
+"""How people and animals look: sprites by pose, by visible side, and by a number that determines clothes."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def _draw_arms(
 
 
 def _draw_lying(number: int, side: str) -> Pen:
-    """On the back, the head to one end; from the feet or the head there is less to see."""
+    """Lying on the back; seen from the feet or the head it is shorter."""
     rng = rng_for("person", number)
     pick = [int(value) for value in rng.integers(0, 1 << 30, 8)]
     skin, hair, top, legs = _colours_of(pick)

@@ -1,4 +1,4 @@
-"""What the camera needs to know of a city and works out only once: finer surfaces, heights, lamps' light, hills."""
+"""What the camera needs of a city and computes only once: finer surfaces, heights, lamps' light, hills."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HILLS = 1440  # directions in which the hills' height is known
 
 @dataclass(frozen=True)
 class CityScene:
-    """A city made ready for the camera."""
+    """A city prepared for the camera."""
 
     city: City
     walls: np.ndarray  # float32 (7, W): x0, y0, x1 - x0, y1 - y0, height, length, building
@@ -50,7 +50,7 @@ _KEPT = 4
 
 
 def scene_of(city: City) -> CityScene:
-    """The city made ready; the last few are remembered."""
+    """The prepared city; the last few are cached."""
     key = (city.name, city.seed)
     found = _SCENES.get(key)
     if found is None or found.city is not city:

@@ -1,4 +1,4 @@
-"""How each kind of thing looks: from a thing, and the side from which one looks at it, to its pieces.
+"""How each kind of thing looks: from a thing and a viewing direction to its pieces.
 
 nature.py     trees, flowers, plants in pots
 people.py     people and animals
@@ -34,7 +34,7 @@ _shapes: dict[tuple[object, ...], Shape] = {}
 
 
 def shape_of(thing: Thing, camera: float, season: str, snow: bool) -> Shape:
-    """The pieces of a thing; `camera` is where the camera is, in degrees clockwise from the thing's heading."""
+    """The pieces of a thing; `camera` is the camera's direction in degrees clockwise from the thing's heading."""
     kind, look = thing.kind, thing.look
     side = ""
     doing = thing.doing[0] if thing.doing else ""

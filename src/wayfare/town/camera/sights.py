@@ -1,4 +1,4 @@
-"""How the ten sights look, four of them in monuments.py. Each is unmistakable, and few of a kind are quite alike."""
+"""How the ten sights look, four of them in monuments.py. Each is unmistakable, and each has several variants."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Shape(NamedTuple):
 
 
 class Solid:
-    """A shape in the making."""
+    """A shape being built."""
 
     def __init__(self) -> None:
         self._corners: list[tuple[Point, Point, Point, Point]] = []
@@ -55,7 +55,7 @@ class Solid:
         self._sprites: list[int] = []
 
     def shape(self) -> Shape:
-        """What was put together."""
+        """The finished shape."""
         quads = np.zeros((17, len(self._corners)), np.float32)
         if self._corners:
             quads[:12] = np.array(self._corners).transpose(2, 1, 0).reshape(12, -1)

@@ -1,4 +1,4 @@
-"""What the ground and the sky are made of: textures of surfaces by season, and clouds."""
+"""Textures of the ground by season, and clouds."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _draw(name: str, season: str, stones: int, rng: np.random.Generator) -> np.n
 
 
 def _finish(name: str, tile: np.ndarray, snow: bool, wet: bool, rng: np.random.Generator) -> np.ndarray:
-    """Snow covers what is not driven on; wet stone is darker. Then as a tile of the atlas."""
+    """Add snow where nobody drives, darken wet stone, and return a tile of the atlas."""
     if snow and name != "water":
         cover = {"road": 0.5, "crossing": 0.5, "pavement": 0.82}.get(name, 0.96)
         amount = np.clip(cover + 0.32 * (1 - cover) * _noise(rng, 1.0), 0, 1)[..., None]

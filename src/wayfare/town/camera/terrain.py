@@ -1,4 +1,4 @@
-"""The ground: each pixel below the horizon looks at a point of the map, which says what is there."""
+"""The ground: each pixel below the horizon shows the surface at a point of the map."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _rows(lens: Lens) -> _Rows:
 def paint_ground(frame: Frame, shown: np.ndarray, scene: CityScene, eye: Eye, light: Light, season: str) -> None:
     """Colours and kinds of the ground's pixels, which are `shown`, bool (height, width).
 
-    From the first row in which there are any, all pixels are worked out: that is quicker than to pick them.
+    All pixels from the first such row on are computed, which is faster than selecting them.
     """
     lens = eye.lens
     first = int(shown.any(1).argmax())
@@ -87,7 +87,7 @@ def paint_ground(frame: Frame, shown: np.ndarray, scene: CityScene, eye: Eye, li
 
 
 def _cell_at(scene: CityScene, places: np.ndarray) -> np.ndarray:
-    """The index of the ground's cell at places, (2, n); beyond the city's border it goes on as it is there."""
+    """The index of the ground's cell at places, (2, n); the border cells continue beyond the city."""
     i, j = bounded((places * (1 / scene.city.cell)).astype(np.int32), 0, scene.ground_limits)
     found: np.ndarray = j * scene.ground.shape[1] + i
     return found

@@ -25,7 +25,7 @@ _WINDOW = np.array([1.0, 0.8, 0.48], np.float32)[:, None]  # light from windows
 
 @dataclass
 class Strips:
-    """What is seen of walls: one entry for each column and wall that shows there."""
+    """Visible parts of walls: one entry for each column and wall visible there."""
 
     wall: np.ndarray  # index into the scene's walls
     column: np.ndarray
@@ -40,7 +40,7 @@ class Strips:
 
 
 def cast(scene: CityScene, eye: Eye) -> Strips:
-    """Find what is seen of the walls."""
+    """Find the visible parts of the walls."""
     lens = eye.lens
     near, place, column, depth, along, turn = _cross(scene, eye)
     # in each column from near to far: numbers from 0 up are ordered like their bits
@@ -127,7 +127,7 @@ def _cross(scene: CityScene, eye: Eye) -> tuple[np.ndarray, ...]:
 
 
 def _pixels(eye: Eye, column: np.ndarray, first: np.ndarray, depth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which strip each pixel looks at, and its depth. Within a column strips are ordered from near to far.
+    """The strip that each pixel shows, and its depth. Within a column strips are ordered from near to far.
 
     Each reaches from its first row down to that of the nearer one before it; above the farthest there is none.
     """
@@ -194,7 +194,7 @@ def paint_walls(frame: Frame, at: np.ndarray, strips: Strips, scene: CityScene, 
 
 
 def _per_strip(strips: Strips, scene: CityScene, eye: Eye, light: Light) -> tuple[np.ndarray, np.ndarray]:
-    """All that is the same along a strip: float32 (14, strips), and int32 (4, strips)."""
+    """All that is constant along a strip: float32 (14, strips), and int32 (4, strips)."""
     looks, tiles = scene.facades, houses.TILES
     wall, depth, along = strips.wall, strips.depth, strips.along
     sizes = looks.sizes.take(wall, axis=1)
@@ -224,7 +224,7 @@ def _per_strip(strips: Strips, scene: CityScene, eye: Eye, light: Light) -> tupl
 
 
 def smooth_tops(frame: Frame, strips: Strips, eye: Eye) -> None:
-    """Where an upper edge goes through a pixel, mix what is below and above it."""
+    """Blend pixels at upper edges with what is above them."""
     height, width = eye.lens.height, eye.lens.width
     row = np.floor(strips.edge).astype(np.int32)
     inside = ((row > 0) & (row < height - 1)).nonzero()[0]

@@ -1,4 +1,4 @@
-"""What lies over the picture: reflections in water and on wet stone, halos of lamps, rain and snow."""
+"""Weather effects: reflections in water and on wet stone, halos of lamps, rain and snow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DROPS, _FLAKES = 110, 190
 
 
 def reflect(frame: Frame, eye: Eye, light: Light) -> None:
-    """Water and wet stone show what is above the horizon, the more the flatter one looks at them."""
+    """Reflections in water and wet stone, stronger at flatter viewing angles."""
     lens = eye.lens
     half = lens.height // 2
     lower = frame.shows[(lens.height - half) * lens.width :]
@@ -78,7 +78,7 @@ def add_halos(frame: Frame, things: Sequence[Thing], rows: np.ndarray, eye: Eye,
 
 
 def fall(frame: Frame, eye: Eye, light: Light, seed: int) -> None:
-    """Drops or flakes before the lens."""
+    """Raindrops or snowflakes in front of the lens."""
     if not (light.wet or light.snow):
         return
     rng = np.random.default_rng(seed)
