@@ -9,7 +9,7 @@ import typer
 
 from wayfare.cli.console import AllowCode, Json, Settings, WatchAll, answer, interruptible, parse_settings, watching
 from wayfare.cli.runs import Engine, Track, Workers, trackers_of
-from wayfare.papers.claims_document import counts, list_table, verdict_table
+from wayfare.papers.claims_document import claim_lines, counts, verdict_table
 from wayfare.papers.paper import Scale
 from wayfare.papers.verdicts import paper_effect
 
@@ -84,7 +84,7 @@ def _show_list(catalogue: ClaimCatalogue, chosen: Sequence[Claim], json: bool) -
     papers = [paper_effect(claim, catalogue.sheets.get(claim.recipe)) for claim in chosen]
     units = [catalogue.unit(claim) for claim in chosen]
     rows = [claim.as_dict() | {"paper": paper, "unit": unit} for claim, paper, unit in zip(chosen, papers, units)]
-    answer({"claims": rows}, json, list_table(chosen, papers, units), f"{len(chosen)} claims")
+    answer({"claims": rows}, json, claim_lines(chosen, papers, units), f"{len(chosen)} claims")
 
 
 def add_to(app: typer.Typer) -> None:

@@ -74,7 +74,7 @@ class MergeError(WayfareError):
         )
 
 
-_MOST_LISTED = 40  # known names in a message
+_MOST_LISTED, _MOST_BESIDE_A_SUGGESTION = 40, 24  # known names in a message
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
@@ -85,10 +85,11 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> ConfigError:
-    """A ConfigError that lists what is known and offers the nearest spelling."""
+    """A ConfigError that offers the nearest spelling and lists what is known: less of it beside a suggestion."""
     names = sorted(known)
-    listed = ", ".join(names[:_MOST_LISTED]) or "none"
-    if len(names) > _MOST_LISTED:
-        listed += f" and {len(names) - _MOST_LISTED} more"
-    meant = suggestion(name, names) or "."
-    return ConfigError(f"{where + ': ' if where else ''}unknown {kind} {name!r}{meant} Known: {listed}")
+    meant = suggestion(name, names)
+    most = _MOST_BESIDE_A_SUGGESTION if meant else _MOST_LISTED
+    listed = ", ".join(names[:most]) or "none"
+    if len(names) > most:
+        listed += f" and {len(names) - most} more"
+    return ConfigError(f"{where + ': ' if where else ''}unknown {kind} {name!r}{meant or '.'} Known: {listed}")

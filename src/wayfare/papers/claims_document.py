@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -63,15 +65,14 @@ def remark(verdict: Mapping[str, Any]) -> str:
     return "; ".join(filter(None, (verdict["pair"], held, verdict["reason"])))
 
 
-def list_table(claims: Sequence[Claim], papers: Sequence[float | None], units: Sequence[str]) -> Table:
-    """The claims themselves, with the paper's effects."""
-    result = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for head in ("claim", "source", "in words", "decided by", "paper"):
-        result.add_column(head, overflow="fold", justify="right" if head == "paper" else "left")
+def claim_lines(claims: Sequence[Claim], papers: Sequence[float | None], units: Sequence[str]) -> Group:
+    """The claims themselves, with the paper's effects: names are not broken, so that they can be copied."""
+    shown: list[RenderableType] = []
     for claim, paper, unit in zip(claims, papers, units):
-        cells = claim.id, claim.source, claim.claim, decided_by(claim), paper_words(paper, unit)
-        result.add_row(*(Text(cell) for cell in cells))
-    return result
+        effect = "" if paper is None else f"; the paper's effect: {paper_words(paper, unit)} {unit}".rstrip()
+        shown.append(Text(claim.id, style="bold", no_wrap=True).append(f"  {claim.source}", style="not bold dim"))
+        shown.append(Padding(Text(f"{claim.claim}\n{decided_by(claim)}{effect}"), (0, 0, 1, 2)))
+    return Group(*shown)
 
 
 def decided_by(claim: Claim) -> str:

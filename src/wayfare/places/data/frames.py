@@ -4,11 +4,11 @@
     or *qImages.npy  *dbImages.npy          their names, as arrays of strings
     ground_truth.csv        query, reference: a pair on each line, as file names or as numbers from 0
     ground_truth.json       [[query, [reference, ...]], ...] or {query: [reference, ...]}
-    ground_truth.npy        an array of integers (P, 2)
+    ground_truth.npy        an array of integers (P, 2), or of [query, [reference, ...]] as VPR-Bench has them
+    *pIdx.npy               a list of references for each query in *qIdx.npy, or for all queries (gsv-cities)
 
-Such truth is often published as an array of objects (VPR-Bench's ground_truth_new.npy, gsv-cities' pIdx.npy). That is a
-pickle, a program that runs when it is read, so it is not read here; the error says how to convert a file that you
-trust. Where both runs have equally many frames, in step, a tolerance in frames is enough.
+The last two are arrays of objects, which numpy saves as pickles, programs that run when they are read. Their numbers
+are read without that. Where both runs have equally many frames, in step, a tolerance in frames is enough.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from wayfare.core.errors import DataError
 from wayfare.io.findings import Problems
 from wayfare.io.folders import inside
 from wayfare.io.images import SUFFIXES
+from wayfare.io.pickled_arrays import object_array
 from wayfare.io.tables import read_csv, read_json, text
 from wayfare.places.data.place_photos import Group, PlacePhotos, text_column
 
@@ -33,11 +34,6 @@ QUERIES = ("query", "queries")
 REFERENCES = ("database", "db", "ref", "reference", "references")
 _TRUTH = re.compile(r"(ground_truth|matches|.*pIdx)[^/]*\.(csv|json|npy)", re.IGNORECASE)
 _MAX_BYTES = 2**28
-_CONVERT = (
-    'if you trust it, convert it once: python -c "import json, numpy; '
-    "json.dump([[int(q), [int(r) for r in refs]] for q, refs in {pairs}], open('ground_truth.json', 'w'))\"; "
-    "or say how many frames apart is one place (data.tolerance in a recipe)"
-)
 
 
 def recognises(root: Path) -> bool:
@@ -122,7 +118,7 @@ def _listed_names(root: Path, file: Path, problems: Problems) -> list[str | None
 
 
 def read_array(file: Path) -> np.ndarray:
-    """An .npy file, unless it is an array of objects: those are pickles."""
+    """An .npy file; of an array of objects, the integers and lists of integers that it holds."""
     try:
         size = file.stat().st_size
         if not file.is_file() or size > _MAX_BYTES:
@@ -136,15 +132,25 @@ def read_array(file: Path) -> np.ndarray:
     except Exception as error:  # the header is parsed as Python text, which fails in many ways
         raise DataError(f"not an .npy file: {str(error)[:200]}", file) from error
     if dtype.hasobject:
-        pairs = "zip(numpy.load('qIdx.npy'), numpy.load('pIdx.npy', allow_pickle=True))"
-        if "pidx" not in file.name.lower():
-            pairs = f"numpy.load('{file.name}', allow_pickle=True)"
-        remedy = _CONVERT.replace("{pairs}", pairs)
-        raise DataError("an array of objects: a pickle, which is a program and is not read", file, remedy=remedy)
+        return _read_objects(data, shape, file)
     if dtype.fields is not None or math.prod(shape) * dtype.itemsize != size - data.tell():
         raise DataError(f"its header says {dtype} {shape}, but it has {size - data.tell()} bytes", file)
     flat = np.frombuffer(data.getvalue(), dtype, offset=data.tell()) if math.prod(shape) else np.empty(0, dtype)
     return flat.reshape(shape, order="F" if fortran else "C")
+
+
+def _read_objects(data: io.BytesIO, shape: tuple[int, ...], file: Path) -> np.ndarray:
+    try:
+        elements = object_array(data.read())
+    except DataError as error:
+        remedy = "save it as ground_truth.json: [[query, [reference, ...]], ...], or give a tolerance in frames"
+        raise DataError(f"a pickle that is not read: {error}", file, remedy=remedy) from error
+    if len(elements) != math.prod(shape):
+        raise DataError(f"its header says {shape}, but it has {len(elements)} elements", file)
+    result = np.empty(len(elements), object)
+    for place, element in enumerate(elements):  # numpy would make more dimensions of lists that are equally long
+        result[place] = element
+    return result.reshape(shape)
 
 
 # ---- Which belong together
@@ -227,11 +233,7 @@ class _Frames:
         elif suffix == ".json":
             yield from self.numbers(_read_pairs(read_json(file), file), file, problems)
         else:
-            array = read_array(file)
-            if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
-                raise DataError(f"expected integers (P, 2), found {array.dtype} {array.shape}", file)
-            pairs_by_row = ((None, f"[{row}]", q, r) for row, (q, r) in enumerate(array.tolist()))
-            yield from self.numbers(pairs_by_row, file, problems)
+            yield from self.numbers(_array_pairs(file), file, problems)
 
     def numbers(
         self, told: Iterator[tuple[int | None, str | None, Any, Any]], file: Path, problems: Problems
@@ -255,6 +257,24 @@ class _Frames:
         if not is_number or not 0 <= int(value) < len(self.rows[which]):
             raise ValueError(f"no {name} frame {shown}: expected a file name or 0 to {len(self.rows[which]) - 1}")
         return int(value)
+
+
+def _array_pairs(file: Path) -> Iterator[tuple[None, str, Any, Any]]:
+    """The pairs in an array of two columns, or of a list of references for each query."""
+    array = read_array(file)
+    if array.ndim == 1 and array.dtype.hasobject:
+        numbered = file.with_name(file.name.replace("pIdx", "qIdx"))
+        queries = read_array(numbered) if numbered != file and numbered.is_file() else np.arange(len(array))
+        if queries.shape != array.shape:
+            raise DataError(f"{len(array)} lists for {queries.shape} queries in {numbered.name}", file)
+        rows = list(zip(queries.tolist(), array.tolist()))
+    elif array.ndim == 2 and array.shape[1] == 2 and array.dtype.kind in "iuO":
+        rows = array.tolist()
+    else:
+        raise DataError(f"expected (P, 2) integers, or a list for each query; found {array.dtype} {array.shape}", file)
+    for row, (query, references) in enumerate(rows):
+        for reference in references if isinstance(references, list) else [references]:
+            yield None, f"[{row}]", query, reference
 
 
 def _read_pairs(content: Any, file: Path) -> Iterator[tuple[None, str, Any, Any]]:
