@@ -9,7 +9,7 @@ from pathlib import Path
 from wayfare.core import disk
 from wayfare.core.errors import ConfigError
 from wayfare.experiment import Experiment
-from wayfare.pages.record import EXPERIMENT, ROUNDS, SUMMARY
+from wayfare.pages.run_files import EXPERIMENT, ROUNDS, SUMMARY
 from wayfare.strategies.centralised import Centralised
 from wayfare.strategies.local import Local
 from wayfare.topologies.server import Server

@@ -15,7 +15,8 @@ from wayfare.pages import figures, semantic_split
 from wayfare.pages.figures import Figure
 from wayfare.pages.page import flatten, render, save, setting_rows, several
 from wayfare.pages.partition import stored_maps
-from wayfare.pages.record import PerClient, Record, less_is_better
+from wayfare.pages.record import Record, less_is_better
+from wayfare.pages.run_files import PerClient
 from wayfare.pages.tables import (
     NOTHING,
     human_bytes,

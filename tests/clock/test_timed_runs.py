@@ -18,7 +18,8 @@ from wayfare.experiment import Experiment
 from wayfare.objects.data.folder import ClassFolders
 from wayfare.objects.models import CnnClassifier
 from wayfare.objects.task import Objects
-from wayfare.pages.compare import compare, write_page
+from wayfare.pages.compare import compare
+from wayfare.pages.compare_page import write_page
 from wayfare.pages.reach import TargetValue, reach
 from wayfare.pages.record import Record
 from wayfare.partition.shards import Shards

@@ -27,7 +27,8 @@ from wayfare.encounters.player import _changes, _packed, player
 from wayfare.encounters.record import Exchanges, TourRecord
 from wayfare.encounters.report import encounter_report
 from wayfare.encounters.traces import Contacts, Traces
-from wayfare.pages.compare import compare, write_page
+from wayfare.pages.compare import compare
+from wayfare.pages.compare_page import write_page
 from wayfare.pages.record import Record
 from wayfare.pages.tables import compare_table, metric_spread, metric_words, result_row
 from wayfare.report import write_report

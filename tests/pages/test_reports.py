@@ -19,7 +19,8 @@ from rich.console import Console
 from browser import browse, painted
 from wayfare.core.errors import DataError, StoreError
 from wayfare.pages import figures, tables
-from wayfare.pages.compare import Comparison, Spread, compare, write_page
+from wayfare.pages.compare import Comparison, Spread, compare
+from wayfare.pages.compare_page import write_page
 from wayfare.pages.record import Record, find_runs, less_is_better
 from wayfare.report import write_report
 

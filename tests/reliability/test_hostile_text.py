@@ -47,7 +47,8 @@ from wayfare.engines.local import Local
 from wayfare.hashing.page import QueryShown, ResultShown, SearchPage
 from wayfare.hashing.page import page_of as search_page
 from wayfare.io.pictures import Skipped
-from wayfare.pages.compare import compare, write_page
+from wayfare.pages.compare import compare
+from wayfare.pages.compare_page import write_page
 from wayfare.pages.dataset_parts import Picture
 from wayfare.pages.record import Record
 from wayfare.pages.tables import run_table, runs_table

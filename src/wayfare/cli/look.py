@@ -19,7 +19,7 @@ from wayfare.components import find, names
 from wayfare.core import disk
 from wayfare.core.errors import WayfareError
 from wayfare.pages.compare import compare as compare_runs
-from wayfare.pages.compare import write_page
+from wayfare.pages.compare_page import write_page
 from wayfare.pages.partition import write_partition
 from wayfare.pages.reach import TargetValue
 from wayfare.pages.reach import reach as cost_of

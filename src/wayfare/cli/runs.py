@@ -28,7 +28,8 @@ from wayfare.cli.console import (
 )
 from wayfare.core.errors import ConfigError
 from wayfare.engines import open_engine
-from wayfare.pages.compare import compare, write_page
+from wayfare.pages.compare import compare
+from wayfare.pages.compare_page import write_page
 from wayfare.pages.record import Record
 from wayfare.pages.tables import compare_table, run_table
 from wayfare.papers.files import recipe_path, recipes

@@ -24,7 +24,8 @@ from wayfare.cli.console import (
 from wayfare.cli.runs import Engine, Workers, fresh_folder
 from wayfare.core.errors import ConfigError
 from wayfare.engines import open_engine
-from wayfare.pages.compare import PaperTable, compare, write_page
+from wayfare.pages.compare import compare
+from wayfare.pages.compare_page import PaperTable, write_page
 from wayfare.papers.files import recipe_path
 from wayfare.recipe import override, read_table
 

@@ -35,7 +35,7 @@ from wayfare.encounters.player import Ground
 from wayfare.encounters.record import TourRecord
 from wayfare.encounters.town_traces import city_of
 from wayfare.experiment import Experiment
-from wayfare.pages import compare
+from wayfare.pages import compare, compare_page
 from wayfare.pages.record import Record
 from wayfare.pages.thumbnails import PictureSource, Thumbnails, evenly
 from wayfare.partition.file import File
@@ -154,7 +154,7 @@ def _write_reports(runs: Mapping[str, Mapping[str, Record]], out: Path) -> None:
     for task, cells in runs.items():
         write_report(out / task / plan.TOGETHER)
         groups = tuple(compare.RunGroup(cell, (record,)) for cell, record in cells.items())
-        compare.write_page(compare.Comparison(groups), out / task / "compare.html", f"demo: {task}")
+        compare_page.write_page(compare.Comparison(groups), out / task / "compare.html", f"demo: {task}")
 
 
 def _town(experiment: Experiment, cities: Mapping[str, City]) -> DemoTown:

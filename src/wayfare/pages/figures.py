@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from wayfare.pages.record import CLOCK, PerClient, Record, is_count, less_is_better
+from wayfare.pages.record import CLOCK, Record, is_count, less_is_better
+from wayfare.pages.run_files import PerClient
 from wayfare.pages.tables import human_bytes, number, plain
 
 COLOURS = 12  # the style sheet defines c1 to c12

@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from wayfare.core.errors import ConfigError, suggestion
-from wayfare.pages.compare import Comparison, PaperTable, RunGroup, Spread
+from wayfare.pages.compare import Comparison, RunGroup, Spread
+from wayfare.pages.compare_page import PaperTable
 from wayfare.pages.record import Record, less_is_better
 from wayfare.pages.tables import number, spread
 

@@ -1,74 +1,44 @@
 """A run folder, read back: what every table, figure and page of the reports is made from.
 
-Only `experiment.toml` must be there, because a run that was killed early has little else. A file that is there but
-cannot be understood is an error which names it: a report on half-read numbers would be worse than none.
+Only `experiment.toml` must be there, because a run that was killed early has little else.
 """
 
 from __future__ import annotations
 
-import json
-import math
 import os
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from wayfare.core import disk
-from wayfare.core.errors import DataError, StoreError
-
-EXPERIMENT, ROUNDS, PARTITION, ENVIRONMENT, SUMMARY = (
-    "experiment.toml",
-    "rounds.jsonl",
-    "partition.json",
-    "environment.json",
-    "summary.json",
+from wayfare.pages.run_files import (
+    ENVIRONMENT,
+    EXPERIMENT,
+    NUMBER,
+    PARTITION,
+    ROUNDS,
+    SUMMARY,
+    PerClient,
+    Refused,
+    RoundLine,
+    is_number,
+    json_object,
+    last_per_client,
+    log_lines,
+    numbers,
+    read_experiment,
+    read_partition,
+    round_line,
+    typed_field,
 )
+
 # Words in a metric's name which say that less is better; everything else is read as "more is better".
 _LESS_IS_BETTER = ("loss", "error", "distance", "perplexity", "regret")
 CLOCK = "clock/seconds"  # virtual time at the end of a round, where there is a [clock]
-_NUMBER = (int, float)
-_LARGE = 2**26  # bytes, which no experiment has
 # What devices that meet have done, a device in the mean; more of it is neither better nor worse.
 _TOUR = ("tour/taken", "tour/sent", "tour/joules", "tour/bytes_sent", "tour/meetings", "tour/lonely")
 _TAILS = ("_min", "_p10", "_p90", "_of_the_lonely")  # of a spread over devices: behind its mean, median and maximum
-
-
-@dataclass(frozen=True)
-class Refused:
-    """A reply the admission gate turned away."""
-
-    round: int
-    device: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class RoundLine:
-    """One committed round. Round 0 is the untrained model."""
-
-    round: int
-    time: str
-    seconds: float
-    metrics: Mapping[str, float]
-    clients: int
-    examples: int
-    bytes_up: int
-    bytes_down: int
-    refused: tuple[Refused, ...]
-    cold: tuple[str, ...]
-    void: bool
-    model_sha256: str
-
-
-@dataclass(frozen=True)
-class PerClient:
-    """The last evaluation client by client: the round, and for each measure the value at each client."""
-
-    round: int
-    values: Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True)
@@ -88,18 +58,18 @@ class Record:
     def read(cls, path: Path | str) -> Record:
         """Read a run folder; DataError if it is not one, StoreError if a file in it is damaged."""
         path = Path(path)
-        recipe, experiment = _experiment(path)
-        summary = _json_object(path / SUMMARY)
-        lines = _lines(path / ROUNDS, needed=summary is not None)
+        recipe, experiment = read_experiment(path)
+        summary = json_object(path / SUMMARY)
+        lines = log_lines(path / ROUNDS, needed=summary is not None)
         return cls(
             path=path,
             experiment=experiment,
             recipe=recipe,
-            rounds=tuple(_round(entry, where) for entry, where in lines),
-            partition=_partition(path / PARTITION),
-            environment=_json_object(path / ENVIRONMENT) or {},
+            rounds=tuple(round_line(entry, where) for entry, where in lines),
+            partition=read_partition(path / PARTITION),
+            environment=json_object(path / ENVIRONMENT) or {},
             summary=summary,
-            per_client=_clients(lines),
+            per_client=last_per_client(lines),
         )
 
     @property
@@ -110,9 +80,9 @@ class Record:
     def best_of_clients(self, measure: str) -> dict[str, float]:
         """Of each client its best figure in all evaluations; read from the folder, since only the last is kept."""
         best: dict[str, float] = {}
-        for entry, where in _lines(self.path / ROUNDS, needed=False):
-            measures = _get(entry, "per_client", Mapping, {}, where)
-            for id, value in _values(measures.get(measure) or {}, f"{where}: field 'per_client'").items():
+        for entry, where in log_lines(self.path / ROUNDS, needed=False):
+            measures = typed_field(entry, "per_client", Mapping, {}, where)
+            for id, value in numbers(measures.get(measure) or {}, f"{where}: field 'per_client'").items():
                 best[id] = max(value, best.get(id, value))
         return best
 
@@ -183,7 +153,7 @@ class Record:
     def privacy(self) -> str:
         """What the privacy of a finished run is worth, in words; "" where there is none."""
         found = (self.summary or {}).get("privacy")
-        if not isinstance(found, Mapping) or not _is_number(found.get("epsilon")):
+        if not isinstance(found, Mapping) or not is_number(found.get("epsilon")):
             return ""
         whose = {"client": "a client with all its samples", "sample": "one sample"}.get(str(found.get("unit")), "?")
         return f"differential privacy of {whose}: epsilon {found['epsilon']:.4g} at delta {found.get('delta')}"
@@ -195,7 +165,7 @@ class Record:
 
     @property
     def seconds(self) -> float:
-        if self.summary is not None and isinstance(self.summary.get("seconds"), _NUMBER):
+        if self.summary is not None and isinstance(self.summary.get("seconds"), NUMBER):
             return float(self.summary["seconds"])
         return sum(line.seconds for line in self.rounds)
 
@@ -282,7 +252,7 @@ class Record:
         metrics = (self.summary or {}).get("metrics")
         if not isinstance(metrics, Mapping):
             return {}
-        return {str(name): float(value) for name, value in metrics.items() if _is_number(value)}
+        return {str(name): float(value) for name, value in metrics.items() if is_number(value)}
 
     def _total(self, key: str) -> int:
         if self.summary is not None and isinstance(self.summary.get(key), int):
@@ -302,7 +272,7 @@ def is_count(metric: str) -> bool:
 
 def round_entries(folder: Path) -> list[tuple[dict[str, Any], str]]:
     """The lines of a run's log as they are, with the place of each, for what only some runs log."""
-    return _lines(folder / ROUNDS, needed=False)
+    return log_lines(folder / ROUNDS, needed=False)
 
 
 def find_runs(folder: Path | str) -> list[Path]:
@@ -323,137 +293,3 @@ def _rank(metric: str) -> tuple[int, bool, int, int, str]:
     place = _TOUR.index(metric) if metric in _TOUR else len(_TOUR)
     last = 2 if metric.startswith("clock/") else int(less_is_better(metric))
     return last, metric.endswith(_TAILS), order.get(split, 3), place, metric
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, _NUMBER) and not isinstance(value, bool)
-
-
-def _experiment(folder: Path) -> tuple[str, dict[str, Any]]:
-    file = folder / EXPERIMENT
-    try:
-        if file.stat().st_size > _LARGE:
-            raise StoreError(f"{file}: damaged: it has {file.stat().st_size:,} bytes")
-        text = disk.read(file).decode()
-    except (FileNotFoundError, NotADirectoryError):
-        what = f"no {EXPERIMENT} here, so this is not a run" if folder.is_dir() else "there is no such folder"
-        raise DataError(what, file=folder, remedy="give the folder that `wayfare run --out` made") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise StoreError(f"{file}: cannot be read: {error}") from error
-    try:
-        return text, tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise StoreError(f"{file}: not a TOML file: {error}") from error
-
-
-def _json_object(file: Path) -> dict[str, Any] | None:
-    """The object in a JSON file; None where there is no file."""
-    try:
-        content = json.loads(disk.read(file))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise StoreError(f"{file}: cannot be read: {error}") from error
-    except (ValueError, RecursionError) as error:
-        raise StoreError(f"{file}: not a JSON file: {error}") from error
-    if not isinstance(content, dict):
-        raise StoreError(f"{file}: expected a JSON object, found {type(content).__name__}")
-    return content
-
-
-def _partition(file: Path) -> dict[str, Any]:
-    content = _json_object(file) or {}
-    for key, kind in (("table", Mapping), ("provenance", Mapping), ("ids", list), ("classes", list), ("counts", list)):
-        _get(content, key, kind, None, str(file))
-    return content
-
-
-def _lines(file: Path, needed: bool) -> list[tuple[dict[str, Any], str]]:
-    """The rounds of the log with the place of each, in order, one per round."""
-    try:
-        raw = disk.read(file).splitlines()
-    except FileNotFoundError:
-        if needed:
-            raise StoreError(f"{file}: missing, although the run has a {SUMMARY}; restore it or run again") from None
-        return []
-    except OSError as error:
-        raise StoreError(f"{file}: cannot be read: {error}") from error
-    kept: list[tuple[dict[str, Any], str]] = []
-    for entry, where in _entries(raw, file):
-        # A run resumed from an older checkpoint writes rounds again: the later line is the one that counts.
-        while kept and kept[-1][0]["round"] >= entry["round"]:
-            kept.pop()
-        kept.append((entry, where))
-    return kept
-
-
-def _entries(raw: Sequence[bytes], file: Path) -> Iterator[tuple[dict[str, Any], str]]:
-    for number, line in enumerate(raw, start=1):
-        where = f"{file}:{number}"
-        try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            if number == len(raw):  # torn by a crash in mid-write: the round was never committed
-                return
-            if not line.strip():
-                continue
-            raise StoreError(f"{where}: not a line of JSON: {error}") from error
-        if not isinstance(entry, dict) or not isinstance(entry.get("round"), int):
-            raise StoreError(f"{where}: expected an object with a whole number 'round', found {str(entry)[:80]}")
-        yield entry, where
-
-
-def _round(entry: Mapping[str, Any], where: str) -> RoundLine:
-    number = int(entry["round"])
-    metrics = _get(entry, "metrics", Mapping, {}, where)
-    refused = _get(entry, "refused", list, [], where)
-    return RoundLine(
-        round=number,
-        time=str(entry.get("time", "")),
-        seconds=float(_get(entry, "seconds", _NUMBER, 0.0, where)),
-        metrics=_values(metrics, f"{where}: field 'metrics'"),
-        clients=len(_get(entry, "clients", list, [], where)),
-        examples=int(_get(entry, "examples", _NUMBER, 0, where)),
-        bytes_up=int(_get(entry, "bytes_up", _NUMBER, 0, where)),
-        bytes_down=int(_get(entry, "bytes_down", _NUMBER, 0, where)),
-        refused=tuple(_refusal(number, item, where) for item in refused),
-        cold=tuple(str(device) for device in _get(entry, "cold", list, [], where)),
-        void=bool(entry.get("void", False)),
-        model_sha256=str(entry.get("model_sha256") or ""),
-    )
-
-
-def _get(entry: Mapping[str, Any], key: str, kind: Any, default: Any, where: str) -> Any:
-    """A field of a line, of the kind it should be; the default where it is absent or null."""
-    value = entry.get(key)
-    if value is None:
-        return default
-    finite = not isinstance(value, float) or math.isfinite(value)
-    if not isinstance(value, kind) or isinstance(value, bool) or not finite:
-        wanted = "a number" if kind is _NUMBER else "a list" if kind is list else "an object"
-        raise StoreError(f"{where}: field {key!r}: expected {wanted}, found {str(value)[:80]}")
-    return value
-
-
-def _values(metrics: Mapping[str, Any], where: str) -> dict[str, float]:
-    """Numbers by name. A null was not measured; a nan was, and says that training diverged."""
-    for name, value in metrics.items():
-        if value is not None and not _is_number(value):
-            raise StoreError(f"{where}: {name!r}: expected a number, found {str(value)[:80]}")
-    return {str(name): float(value) for name, value in metrics.items() if value is not None}
-
-
-def _refusal(number: int, item: Any, where: str) -> Refused:
-    if not isinstance(item, Mapping):
-        raise StoreError(f"{where}: field 'refused': expected 'device' and 'reason', found {str(item)[:80]}")
-    return Refused(number, str(item.get("device", "")), str(item.get("reason", "")))
-
-
-def _clients(lines: Sequence[tuple[dict[str, Any], str]]) -> PerClient | None:
-    """Only the last evaluation is kept: every one of a long run with many clients would fill the memory."""
-    for entry, where in reversed(lines):
-        measures = _get(entry, "per_client", Mapping, {}, where)
-        if any(measures.values()):
-            values = {str(m): _values(v, f"{where}: field 'per_client'") for m, v in measures.items() if v}
-            return PerClient(int(entry["round"]), values)
-    return None

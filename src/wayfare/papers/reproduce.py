@@ -20,7 +20,8 @@ from wayfare.core.errors import ConfigError
 from wayfare.core.protocols import Engine
 from wayfare.engines import open_engine
 from wayfare.experiment import Experiment
-from wayfare.pages.compare import Comparison, RunGroup, write_page
+from wayfare.pages.compare import Comparison, RunGroup
+from wayfare.pages.compare_page import write_page
 from wayfare.pages.partition import write_partition
 from wayfare.pages.record import Record
 from wayfare.pages.tables import compare_table

@@ -19,7 +19,8 @@ from rich.table import Table
 from rich.text import Text
 
 from wayfare.pages import page
-from wayfare.pages.compare import Comparison, PaperTable, RunGroup, Spread
+from wayfare.pages.compare import Comparison, RunGroup, Spread
+from wayfare.pages.compare_page import PaperTable
 from wayfare.pages.reach import TargetValue
 from wayfare.pages.tables import NOTHING, human_seconds, number, plain
 from wayfare.papers.paper import REACHED, Cell, Fact, Paper

@@ -11,7 +11,8 @@ from typing import Any
 
 from wayfare.core import locks
 from wayfare.core.errors import WayfareError
-from wayfare.pages.record import EXPERIMENT, PARTITION, ROUNDS, SUMMARY, Record, find_runs, less_is_better
+from wayfare.pages.record import Record, find_runs, less_is_better
+from wayfare.pages.run_files import EXPERIMENT, PARTITION, ROUNDS, SUMMARY
 from wayfare.serve.offers import MissingError, id_of
 
 _LOOK, _SEARCH = 1.0, 10.0  # seconds between two looks at known runs, and for new ones
