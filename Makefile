@@ -17,7 +17,7 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/flower: $(VENV)/ready
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,flower,serve,meet,sweep,export]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,flower,heic,serve,meet,sweep,export]'
 	touch $@
 
 setup: $(VENV)/ready

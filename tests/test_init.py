@@ -272,7 +272,7 @@ def test_class_folders_with_odd_things_in_them(tmp_path):
         for number in range(6):
             picture(tmp_path / f"Meine Fotos/{name}/{number}.jpg", COLOURS["red"], number)
     (tmp_path / "Meine Fotos/Häuser/halb.jpg").write_bytes(b"\xff\xd8\xff no picture")
-    (tmp_path / "Meine Fotos/Häuser/handy.heic").write_bytes(b"0")
+    (tmp_path / "Meine Fotos/Häuser/handy.tiff").write_bytes(b"0")
     (tmp_path / "Meine Fotos/leer").mkdir()
     picture(tmp_path / "Meine Fotos/lose.jpg", COLOURS["blue"], 1)
     found = inspect(tmp_path / "Meine Fotos")
@@ -280,7 +280,7 @@ def test_class_folders_with_odd_things_in_them(tmp_path):
     odd = " | ".join(found.odd)
     for part in (
         "halb.jpg",
-        "handy.heic: the format .heic is not read; convert",
+        "handy.tiff: the format .tiff is not read: convert to JPEG",
         "leer: no JPEG",
         "lose.jpg: it is in no",
     ):
@@ -291,7 +291,7 @@ def test_class_folders_with_odd_things_in_them(tmp_path):
 @pytest.mark.parametrize(("files", "said"), [
     (["a.jpg", "b.jpg"], "2 pictures without positions, texts or classes"),
     (["cat/a.jpg", "cat/b.jpg"], "all in one folder, 'cat': telling classes apart needs two"),
-    (["a.heic", "b.HEIC"], "2 HEIC files, not read: convert to JPEG"),
+    (["a.avif", "b.AVIF"], "2 AVIF files, not read: convert to JPEG"),
     (["notes.txt"], "no pictures"),
     (["photos.zip"], "1 ZIP file, not read: unpack first"),
     ([], "the folder is empty"),

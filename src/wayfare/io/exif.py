@@ -35,7 +35,7 @@ class ExifFacts(NamedTuple):
 
 
 def read_facts(path: Path) -> ExifFacts:
-    """Read the EXIF data of a JPEG, PNG or WebP file."""
+    """Read the EXIF data of a picture file."""
     main, taken, gps = inspect(path, _tags)
     if LATITUDE not in gps and LONGITUDE not in gps:
         raise DataError("no position in its EXIF", path, field="GPSLatitude", remedy=_REMEDY)

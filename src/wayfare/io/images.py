@@ -1,13 +1,14 @@
 """The only place where picture files are decoded to arrays.
 
 Files come from unknown cameras and from the internet, so nothing here trusts them. Only JPEG, PNG and WebP are
-accepted. The number of pixels is checked before any is decoded. Everything is decoded to the end, because a file that
-opens may still be truncated. Every failure is a `DataError` with the file's name and the reason. The result is always
-upright uint8 RGB: the EXIF orientation is applied, 16 bits are scaled to 8, only the first frame of an animation is
-used, and transparency is blended over white. A truncated picture is never returned half grey.
+accepted, and HEIC, as iPhones take photos, where the extra `heic` is installed. The number of pixels is checked before
+any is decoded. Everything is decoded to the end, because a file that opens may still be truncated. Every failure is a
+`DataError` with the file's name and the reason. The result is always upright uint8 RGB: the EXIF orientation is
+applied, 16 bits are scaled to 8, only the first frame of an animation is used, and transparency is blended over white.
+A truncated picture is never returned half grey.
 
-One kind of damage cannot be detected, since these formats have no checksums: a JPEG or WebP file whose altered bytes
-still decode to the full number of pixels.
+One kind of damage cannot be detected, since these formats have no checksums: a JPEG, WebP or HEIC file whose altered
+bytes still decode to the full number of pixels.
 """
 
 from __future__ import annotations
@@ -29,8 +30,16 @@ from PIL import Image, UnidentifiedImageError
 from wayfare.core.errors import DataError
 from wayfare.io.pictures import Skipped
 
-FORMATS = ("JPEG", "PNG", "WEBP")
-SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp"})
+try:
+    import pillow_heif
+except ImportError:
+    pillow_heif = None
+else:
+    pillow_heif.register_heif_opener(thumbnails=False, depth_images=False, aux_images=False, decode_threads=1)
+
+FORMATS = ("JPEG", "PNG", "WEBP", *(("HEIF",) if pillow_heif else ()))
+SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", *((".heic", ".heif") if pillow_heif else ())})
+TO_READ_HEIC = "install the extra heic (pip install 'wayfare[heic]'), or convert to JPEG"
 MAX_PIXELS = 50_000_000  # the largest common phone sensor; WebP, the hungriest, then stays below 1 GB while decoding
 MAX_BYTES = 256 * 2**20
 # A progressive JPEG can add a pass over all its pixels with 92 bytes: 9 KB took 6 s. A pass takes about 1 ns per pixel.
@@ -48,6 +57,7 @@ _UPRIGHT = {
 }
 _ON_ITS_SIDE = 5  # and all above it: height and width are exchanged
 _SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"RIFF")
+_HEIC = (b"ftypheic", b"ftypheix", b"ftyphevc", b"ftypmif1", b"ftypmsf1")  # after the first four bytes
 _PNG_END = b"IEND\xaeB`\x82"
 _warning_filters = threading.RLock()
 Found = TypeVar("Found")
@@ -246,7 +256,10 @@ def _reason(error: Exception, data: bytes) -> str:
     if isinstance(error, UnidentifiedImageError):
         if not data:
             return "empty file"
-        known = data.startswith(_SIGNATURES)
+        is_heic = data[4:12] in _HEIC
+        if is_heic and not pillow_heif:
+            return f"a HEIC picture: {TO_READ_HEIC}"
+        known = is_heic or data.startswith(_SIGNATURES)
         return "truncated or damaged at its start" if known else "not a JPEG, PNG or WebP picture"
     if isinstance(error, MemoryError):
         return "not enough memory to decode it"

@@ -10,10 +10,10 @@ from pathlib import Path, PurePosixPath
 from wayfare.core.errors import DataError
 from wayfare.core.text import printable
 from wayfare.io.folders import pictures_below
-from wayfare.io.images import SUFFIXES
+from wayfare.io.images import SUFFIXES, TO_READ_HEIC
 from wayfare.io.tables import header
 
-UNREAD = frozenset({".avif", ".bmp", ".gif", ".heic", ".heif", ".jxl", ".tif", ".tiff"})  # pictures of other formats
+UNREAD = frozenset({".avif", ".bmp", ".gif", ".heic", ".heif", ".jxl", ".tif", ".tiff"}) - SUFFIXES  # other pictures
 _PACKED = frozenset({".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".7z", ".rar"})
 _LOOKED_AT = 5000
 _MOST_COLUMNS = 12  # that are listed
@@ -34,10 +34,16 @@ def contents(path: Path, forms: Mapping[str, str]) -> str:
                          if file.suffix.lower() in UNREAD | _PACKED)  # fmt: skip
     except (OSError, DataError):
         return "it cannot be read"
-    said = [f"{count:,} {ending.upper()} file{'s' * (count > 1)}, not read: "
-            + ("unpack first" if f".{ending}" in _PACKED else "convert to JPEG")
+    said = [f"{count:,} {ending.upper()} file{'s' * (count > 1)}, not read: {to_read(f'.{ending}')}"
             for ending, count in others.most_common(1)]  # fmt: skip
     return "; ".join([*_of_pictures(pictures), *said]) or f"no pictures ({', '.join(sorted(SUFFIXES))}) in it"
+
+
+def to_read(suffix: str) -> str:
+    """What to do with a file of a format that is not read."""
+    if suffix in _PACKED:
+        return "unpack first"
+    return TO_READ_HEIC if suffix in (".heic", ".heif") else "convert to JPEG"
 
 
 def _of_file(path: Path, forms: Mapping[str, str]) -> str:

@@ -30,7 +30,7 @@ from wayfare.io.decoded import decode_to, key_of
 from wayfare.io.findings import Findings, Problems, Progress, recogniser
 from wayfare.io.images import SUFFIXES, decode
 from wayfare.io.pictures import Pictures, Skipped
-from wayfare.io.unknown import UNREAD
+from wayfare.io.unknown import UNREAD, to_read
 from wayfare.objects.data import ObjectData
 
 _FORM = 1  # of the cache: raise it when decoding changes
@@ -250,7 +250,9 @@ def _files(folder: Path) -> tuple[list[Path], list[Skipped]]:
     entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
     files = [entry for entry in entries if entry.suffix.lower() in SUFFIXES and not entry.is_dir()]
     others = [entry for entry in entries if entry.suffix.lower() in UNREAD]
-    return files, [Skipped(str(file), f"the format {file.suffix} is not read; convert it to JPEG") for file in others]
+    return files, [
+        Skipped(str(file), f"the format {file.suffix} is not read: {to_read(file.suffix.lower())}") for file in others
+    ]
 
 
 def _key(listing: _Listing, size: tuple[int, int], more: Sequence[object]) -> str:
