@@ -29,7 +29,7 @@ PHOTO = base64.b64decode(
 )
 GREEN, RED, BLUE = (40, 180, 60), (200, 40, 40), (40, 60, 200)
 
-needs_heic = pytest.mark.skipif(images.pillow_heif is None, reason="the extra heic is not installed")
+needs_heic = pytest.mark.skipif(not images.READS_HEIC, reason="the extra heic is not installed")
 
 
 @needs_heic

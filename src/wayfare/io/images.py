@@ -21,6 +21,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,15 +31,14 @@ from PIL import Image, UnidentifiedImageError
 from wayfare.core.errors import DataError
 from wayfare.io.pictures import Skipped
 
-try:
+READS_HEIC = find_spec("pillow_heif") is not None
+if READS_HEIC:
     import pillow_heif
-except ImportError:
-    pillow_heif = None
-else:
+
     pillow_heif.register_heif_opener(thumbnails=False, depth_images=False, aux_images=False, decode_threads=1)
 
-FORMATS = ("JPEG", "PNG", "WEBP", *(("HEIF",) if pillow_heif else ()))
-SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", *((".heic", ".heif") if pillow_heif else ())})
+FORMATS = ("JPEG", "PNG", "WEBP", *(("HEIF",) if READS_HEIC else ()))
+SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", *((".heic", ".heif") if READS_HEIC else ())})
 TO_READ_HEIC = "install the extra heic (pip install 'wayfare[heic]'), or convert to JPEG"
 MAX_PIXELS = 50_000_000  # the largest common phone sensor; WebP, the hungriest, then stays below 1 GB while decoding
 MAX_BYTES = 256 * 2**20
@@ -257,7 +257,7 @@ def _reason(error: Exception, data: bytes) -> str:
         if not data:
             return "empty file"
         is_heic = data[4:12] in _HEIC
-        if is_heic and not pillow_heif:
+        if is_heic and not READS_HEIC:
             return f"a HEIC picture: {TO_READ_HEIC}"
         known = is_heic or data.startswith(_SIGNATURES)
         return "truncated or damaged at its start" if known else "not a JPEG, PNG or WebP picture"
