@@ -14,6 +14,7 @@ from wayfare.cli import main
 from wayfare.core.errors import ConfigError, DataError
 from wayfare.starting.columns import PairColumns
 from wayfare.starting.inspect import inspect
+from wayfare.starting.sentences import described
 from wayfare.starting.templates import Choices, first_that_fits, hints, recipes
 
 
@@ -368,3 +369,12 @@ def test_a_file_is_run_like_a_folder(capsys, tmp_path):
     (tmp_path / "noise.txt").write_text("0.1 0.2 0.3\n0.5 0.1 0.2\n0.2 0.6 0.1\n")
     status, _, err = call(capsys, "run", tmp_path / "noise.txt")
     assert status == 1 and "a trace of one device" in err
+
+
+def test_photos_from_all_over_the_world_are_described_as_such(tmp_path):
+    """Widths and middles of them all would mean nothing."""
+    counts = {"form": "exif", "photos": 213, "zones": "18N, 32N, 54N", "width, m": 1_310_000, "height, m": 94_000,
+              "latitude": 41.9, "longitude": 11.6}  # fmt: skip
+    said = described("photos", counts)
+    assert "1,310 x 94 km in the widest of several parts of the world (UTM zones 18N, 32N, 54N)" in said
+    assert "latitude" not in said and "latitude 41.9" in described("photos", counts | {"zones": "32N"})

@@ -28,8 +28,11 @@ def _photos(counts: Counts) -> str:
     parts = [f"{counts['photos']:,} photos"]
     if "width, m" in counts:
         source = sources.get(str(counts["form"]), "given")
-        parts[0] += f" with positions {source}, spread over {_extent(counts['width, m'], counts['height, m'])}"
-    if "latitude" in counts:
+        zones, extent = str(counts.get("zones", "")), _extent(counts["width, m"], counts["height, m"])
+        parts[0] += f" with positions {source}, spread over {extent}"
+        if "," in zones:
+            parts[0] += f" in the widest of several parts of the world (UTM zones {zones})"
+    if "latitude" in counts and "," not in str(counts.get("zones", "")):
         parts[0] += f" around latitude {counts['latitude']}, longitude {counts['longitude']}"
     parts += [f"{counts[name]:,} {name}" for name in ("sequences", "queries", "by night") if counts.get(name)]
     return ", ".join(parts)

@@ -70,14 +70,14 @@ def first_that_fits(inspected: Inspected, choices: Choices, name: str) -> tuple[
             experiment = Experiment.from_toml(text)
             split = experiment.split()
             if len(split) < 2:
-                raise ConfigError("only one client would take part")
+                raise ConfigError("only one client would take part: training together needs two or more")
             experiment.topology.check(len(experiment.clients(split).population))
             experiment.task.network()  # refuses what it cannot learn from
             _check_trainable(experiment, split)
             return text, experiment
         except WayfareError as error:
             failures.append(error)
-    raise failures[0]
+    raise failures[-1]  # of the recipe that asks for the least
 
 
 def hints(task: str) -> list[str]:
