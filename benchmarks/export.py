@@ -13,6 +13,7 @@ compared with that of float32. --runs: finished runs of this name, so that they 
 """
 
 import argparse
+import contextlib
 import functools
 import http.server
 import importlib.util
@@ -49,7 +50,8 @@ def runs(folder, quick):
         if not (folder / name / "summary.json").exists():
             given = [part for each in (QUICK[name] if quick else []) for part in ("--set", each)]
             command = ["run", recipe, "--out", str(folder / name), "--track", "none", "--engine", "local", *given]
-            assert main(command) == 0
+            with contextlib.redirect_stdout(sys.stderr):  # what is printed may be JSON
+                assert main(command) == 0
 
 
 # ---- equal answers
@@ -97,7 +99,10 @@ def compare(name, part, queries, answers_of, right, folder):
     """
     from wayfare.exporting.agreement import through
 
-    outputs = {kind: through(net, queries) for kind, net in networks(part, folder).items()}
+    outputs = {
+        kind: net(*queries) if kind == "executorch" else through(net, queries)  # ExecuTorch: a process for each call
+        for kind, net in networks(part, folder).items()
+    }
     answers = {kind: answers_of(values) for kind, values in outputs.items()}
     result = {"part": name, "queries": len(queries[0])}
     sizes = {kind: (folder / file).stat().st_size for kind, file in (("onnx", "onnx.onnx"), ("int8", "int8.onnx"))}
@@ -317,7 +322,8 @@ def main():
             if measure.__name__ in given.only:
                 made = measure(folder, queries, work)
                 parts += made if isinstance(made, list) else [made]
-        able = "browser" in given.only and onnxruntime_web.is_there() and shutil.which("chromium")
+        asked = "browser" in given.only
+        able = asked and onnxruntime_web.is_there() and shutil.which("chromium")
         found = {"parts": parts, "browser": browser(folder, photos, work) if able else None}
     rows = targets(found)
     if given.quick:  # what a network has hardly learnt is near a coin's toss, and so are its verdicts
@@ -327,7 +333,7 @@ def main():
         print(json.dumps({"quick": given.quick, "figures": found, "targets": rows, "met": met}))
     else:
         print_targets(rows, Console())
-        if not able:
+        if asked and not able:
             print("browser: not measured, chromium or onnxruntime-web is missing")
     return 0 if met else 1
 

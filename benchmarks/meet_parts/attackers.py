@@ -63,7 +63,7 @@ def liar(invitation, photos, probe, home, listen, *peers):
 
 
 def sybils(count, recipe, photos, probe, home, listen, *peers):
-    """One after another, each with a new name and key that nobody has invited. Says how many were let in."""
+    """One after another, each with a new name and key that nobody has invited. Says after each how many were let in."""
     experiment = Experiment.read(Path(recipe))
     met = sent = 0
     with opened(plan(experiment, photos, probe, f"{home}/first", listen, peers), lambda text: None) as first:
@@ -84,7 +84,9 @@ def sybils(count, recipe, photos, probe, home, listen, *peers):
             peer.run()
             met += peer.diary.meetings
             sent += sum(line.way == "sent" and line.state == "taken" for line in peer.diary.ledger)
-    print(json.dumps({"identities": int(count), "meetings": met, "models taken by honest devices": sent}), flush=True)
+            # after each: what is stopped early, as with the day, has said how far it came
+            said = {"identities": number + 1, "meetings": met, "models taken by honest devices": sent}
+            print(json.dumps(said), flush=True)
 
 
 def slow(invitation, home, *peers):
@@ -121,8 +123,9 @@ def slow(invitation, home, *peers):
 
 
 def flood(seconds, *peers):
-    """Connections that say nothing."""
+    """Connections that say nothing. Says now and then how many there were."""
     end, count = time.monotonic() + float(seconds), 0
+    print(json.dumps({"connections": count}), flush=True)
     wires = []
     addresses = [Address.read(each) for each in peers]
     while time.monotonic() < end:
@@ -137,6 +140,7 @@ def flood(seconds, *peers):
             for wire in wires:
                 wire.close()
             wires.clear()
+            print(json.dumps({"connections": count}), flush=True)
         time.sleep(0.05)
     print(json.dumps({"connections": count}), flush=True)
 

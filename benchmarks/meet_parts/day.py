@@ -68,6 +68,7 @@ def measure(quick, out):
         assert wait_for(lambda: all(map(crew.is_ready, names)), 900), "a device did not start"
         figures["seconds to start"] = time.monotonic() - began
         hostile = Hostile(crew, experiment, addresses, slots * SECONDS / 2)
+        assert wait_for(hostile.is_about, 900), "an attacker did not start"
         over = threading.Event()
         killer = threading.Thread(target=kill, args=(crew, invitations, most_kills, over, figures))
         killer.start()
@@ -164,14 +165,21 @@ class Hostile:
             start(4, 3, attack, "flood", seconds, *peers),
         ]  # fmt: skip
 
+    def is_about(self):
+        """Whether all have begun: two are `wayfare meet`, the others say how far they are."""
+        return all("its state is in" in log or log.startswith("{") for log in self._logs())
+
     def stop(self):
         for process in self.programs:
             process.terminate()
         for process in self.programs:
             process.join()
         names = ("stranger", "other group", "slow", "sybils", "flood")
-        logs = [(self._root / f"x{place}.log").read_text(errors="replace").splitlines() for place in range(len(names))]
-        return {"attackers": {name: log[-1] if log else "" for name, log in zip(names, logs)}}
+        return {"attackers": {name: log.splitlines()[-1] for name, log in zip(names, self._logs())}}
+
+    def _logs(self):
+        files = [self._root / f"x{place}.log" for place in range(len(self.programs))]
+        return [file.read_text(errors="replace") if file.exists() else "" for file in files]
 
 
 def targets(figures):

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch import nn
 
 from axe import violations
 from chromium import Chromium
@@ -29,6 +30,7 @@ from wayfare.finished import load
 from wayfare.io.images import decode
 from wayfare.places.finished import PlacesRun
 from wayfare.places.whitening import Whitening
+from wayfare.portable import PortablePart, picture_input
 
 UNNAMED = """[...document.querySelectorAll('button, a[href], input:not([type=hidden]), [role=img], img')]
   .filter((each) => !(each.getAttribute('aria-label') || each.textContent.trim() || each.title || each.labels?.length
@@ -404,6 +406,28 @@ def test_executorch_gives_the_same_answers(material):
     (part,) = made.manifest["parts"]
     assert part["agreement"]["same_first"] == 1.0 and part["inputs"][0]["shape"] == [1, 3, 32, 48]
     assert str(material).encode() not in (made.folder / "image.pte").read_bytes()
+
+
+def test_executorch_of_a_network_that_turns_its_memory(tmp_path):
+    """As frozen networks do; ExecuTorch 1.5 cannot run it as it stands, or gives other numbers without a word."""
+    pytest.importorskip("executorch", reason="the extra wayfare[executorch] is not installed")
+    from wayfare.exporting.pte_file import PteNetwork, write_pte
+    from wayfare.nets.efficientnet import Convolved
+
+    class Turned(nn.Module):
+        def __init__(self):
+            super().__init__()
+            sizes = ((3, 8, 3), (8, 16, 1))
+            layers = (Convolved(nn.Conv2d(a, b, k, bias=False), nn.BatchNorm2d(b)) for a, b, k in sizes)
+            self.layers = nn.Sequential(*layers)
+
+        def forward(self, pictures):
+            return self.layers(pictures.contiguous(memory_format=torch.channels_last)).mean((2, 3))
+
+    part = PortablePart("image", Turned().eval(), (picture_input((8, 12)),), "vector", {}, own=lambda count: ())
+    write_pte(part, tmp_path / "image.pte")
+    pictures = torch.rand(3, 3, 8, 12)
+    assert np.abs(PteNetwork(tmp_path / "image.pte")(pictures) - part(pictures)).max() < 1e-6
 
 
 def test_weights_are_what_the_run_exports(material):

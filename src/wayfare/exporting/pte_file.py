@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,9 +37,17 @@ def write_pte(part: PortablePart, file: Path) -> None:
     examples = tuple(each.example[:1].contiguous() for each in part.inputs)
     plain = copy.deepcopy(part.module).to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     with quiet():
-        traced = torch.export.export(plain, examples)
+        traced = _in_plain_memory(torch.export.export(plain, examples))
         lowered = to_edge_transform_and_lower(traced, partitioner=[XnnpackPartitioner()])
         disk.write(file, bytes(lowered.to_executorch().buffer))
+
+
+def _in_plain_memory(traced: Any) -> Any:
+    """Without the orders of memory that a network asks for: after such a step ExecuTorch's results are wrong."""
+    for node in traced.graph.nodes:
+        if "memory_format" in node.kwargs:
+            node.kwargs = {**node.kwargs, "memory_format": torch.contiguous_format}
+    return traced
 
 
 class PteNetwork:

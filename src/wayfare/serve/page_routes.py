@@ -76,7 +76,7 @@ async def photo_page(request: Request, here: Here, id: str, on: On = None) -> Re
             cards.append(_search_card(offer, "Texts that fit", photo=id, find="texts"))
         else:
             query = urlencode({"run": offer.id, "photo": id})
-            cards.append(_card(offer, "What is in it, and how does it relate?", f"/part/graph?{query}", ""))
+            cards.append(_card(offer, "What is in it, and how do things relate?", f"/part/graph?{query}", ""))
     counts = {offer.id: offer.about for offer in offers}
     cards = [card for card in cards if not _is_empty(card, counts)]
     return page(request, "photo.html", here="use", photo=photo, cards=cards, offers=await here.offers.all())

@@ -21,7 +21,7 @@ from wayfare.serve.templating import page
 run_pages = APIRouter()
 _MOST_METRICS = 12
 _GROUPS = {  # folders of recipes
-    "To begin with": ("",), "The four of the demo": ("demo",),
+    "To begin with": ("",), "The demo": ("demo",),
     "The papers' tables and figures": ("fedvpr", "fedtour", "psg", "fedcafe"),
 }  # fmt: skip
 

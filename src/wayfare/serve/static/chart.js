@@ -18,8 +18,8 @@ export const bytes = (count) => {
 };
 
 const steps = (low, high) => {
-  const raw = (high - low || 1) / 4, power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= raw);
+  const raw = (high - low || 1) / 5, power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 2.5, 5, 10].map((each) => each * power).find((each) => each >= raw);
   const found = [];
   for (let value = Math.ceil(low / step) * step; value <= high + step * 1e-6; value += step) found.push(value);
   return found;

@@ -20,7 +20,7 @@ const showRow = (root, row) => {
   const bar = root.querySelector("progress");
   bar.value = row.done;
   bar.max = row.total || 1;
-  text(root, "rounds", `${row.done} of ${row.total}${root.dataset.live ? " rounds" : ""}`);
+  text(root, "rounds", `${row.done} of ${row.total} rounds`);
   text(root, "value", short(row.value));
   text(root, "metric", row.metric);
   text(root, "bytes", bytes(row.bytes));
@@ -28,7 +28,7 @@ const showRow = (root, row) => {
   text(root, "seconds", seconds(row.seconds));
   text(root, "epsilon", short(row.epsilon));
   root.querySelectorAll("[data-epsilon-tile]").forEach((tile) => { tile.hidden = row.epsilon === null; });
-  const facts = [bytes(row.bytes)];
+  const facts = [`${bytes(row.bytes)} sent`];
   if (row.refused) facts.push(`${row.refused} refused`);
   if (row.epsilon !== null) facts.push(`ε ${short(row.epsilon)}`);
   text(root, "facts", facts.join(" · "));
@@ -104,6 +104,7 @@ const watchRun = async (root) => {
       run.refusals.map((each) => [String(each.round), each.device, each.reason])));
   };
   const show = (row) => {
+    if (document.querySelector("[data-state]").textContent !== row.state) say("");  // what was said has happened
     showState(document.querySelector("[data-state]"), row.state);
     showRow(root, row);
     const wanted = { stop: "running", resume: "stopped", extend: "finished" };
@@ -112,7 +113,7 @@ const watchRun = async (root) => {
   const act = async (what, content) => {
     try {
       await post(`/api/v1/runs/${encodeURIComponent(id)}/${what}`, content);
-      say(what === "stop" ? "Stopping after the round that is committed …" : "It goes on …");
+      say(what === "stop" ? "It stops after this round …" : "It goes on …");
     } catch (error) { say(error.message); }
   };
   const form = document.querySelector("[data-extend]");
