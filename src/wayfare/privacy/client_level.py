@@ -30,7 +30,7 @@ from wayfare.core.errors import StoreError
 from wayfare.core.influence import Part
 from wayfare.core.protocols import MergeContext, MergeRule, Strategy, Topology
 from wayfare.core.ranges import Range, check_ranges
-from wayfare.privacy.accounting import RANGES, epsilon
+from wayfare.privacy.accounting import RANGES, check_budget, epsilon
 from wayfare.privacy.changes import Layout, copies
 from wayfare.privacy.ledger import Ledger, Release, check_key
 from wayfare.privacy.networks import check_buffers
@@ -152,6 +152,9 @@ class ClientLevel(MergeRule):
                 f"[privacy] the noise of a round is {times:.0f} times as long as the clip, and nothing is learnt in "
                 "such noise: ask more clients in a round, train fewer weights, or allow a larger epsilon"
             )
+        if self.epsilon:
+            release = (context.expected / context.clients, self.noise)
+            found += check_budget(self.epsilon, context.rounds, lambda n: epsilon({release: n}, self.delta))
         return found
 
     def spent(self, context: MergeContext) -> dict[str, float]:
