@@ -241,7 +241,7 @@ class RunFolder:
         """What speaks against what came out: a model no better than chance, devices that exchanged nothing."""
         lines, experiment = self.store.lines, self.experiment
         about_task = "" if experiment.strategy.personal else experiment.task.doubt(metrics, lines[0]["metrics"])
-        found = about_task, experiment.topology.doubt(lines)
+        found = experiment.topology.doubt(lines), about_task
         for text in filter(None, found):
             self.warn(text)
         return [text for text in found if text]

@@ -69,8 +69,10 @@ class ClientLevel(MergeRule):
         name = type(strategy).__name__
         if type(topology).__name__ != "Server":
             return f"needs the topology 'server'; this is {type(topology).__name__.lower()!r}"
-        if strategy.personal or strategy.pooled:
-            return f"is of no use with {name}: {'models stay' if strategy.personal else 'there is one client'}"
+        if strategy.personal:
+            return f"is of no use with {name}: models stay on the devices"
+        if strategy.pooled:
+            return f"is of no use with {name}: there is one client"
         if not strategy.linear:
             return f"cannot be combined with {name}: it publishes values of single clients without noise"
         if type(strategy).choose is not FedAvg.choose:
