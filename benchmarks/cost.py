@@ -8,7 +8,7 @@
 A level is reached in the first round whose metric is within one point of the end of FedAvg's run; both runs are held
 to it, and a compressed run may take twice the rounds. Which compression is judged is chosen by runs with seeds
 of their own, one of each and two more of the best three: on what clients hold out (objects), or on queries of their own
-(hashing). On places nothing is chosen.
+(hashing). On places it is chosen on another town, by one run of each of two.
 - clock: digits on sixty clients with heavy-tailed speeds: virtual time of FedBuff and of FedAvg that waits, to the same
   level of FedAvg's. The buffer is chosen by a run with a seed of its own, on what clients hold out. Then whether
   FedBuff without staleness is FedAvg, bit for bit, and the models of 200 orders in which devices get done.

@@ -20,10 +20,17 @@ WAYS = {
     "2 bits up, 3 down": {"name": "quantise", "bits": 2, "down": 3},
     "top 10 % up, 4 bits down": {"name": "topk", "share": 0.1, "down": 4},
     "top 5 % up, 4 bits down": {"name": "topk", "share": 0.05, "down": 4},
+    "4 bits up, 8 down": {"name": "quantise", "bits": 4, "down": 8},
+    "2 bits up, 8 down": {"name": "quantise", "bits": 2, "down": 8},
 }
-SET_BEFOREHAND = {"places": "4 bits up, 4 down"}
+CANDIDATES = {  # a run on places takes minutes: fewer are tried, once each
+    "objects": tuple(WAYS)[:6], "hashing": tuple(WAYS)[:6], "places": tuple(WAYS)[6:],
+}  # fmt: skip
+TRIED = {"objects": 3, "hashing": 3, "places": 1}  # times
 METRIC = {"objects": "test/accuracy", "hashing": "test/R@10", "places": "test/R@1"}
-CHOSEN_BY = {"objects": "clients/accuracy", "hashing": "test/R@10"}  # for hashing of queries that judge nothing
+CHOSEN_BY = {  # for hashing of queries, for places of a town that judges nothing
+    "objects": "clients/accuracy", "hashing": "test/R@10", "places": "test/R@1",
+}  # fmt: skip
 LEAST = {"objects": 10.0, "hashing": 10.0, "places": 4.0}  # times fewer bytes
 PLAIN, RECIPES = "plain", Path(__file__).resolve().parents[2] / "recipes"
 SHARED = Path(os.environ.get("WAYFARE_SHARED") or Path(__file__).resolve().parents[3] / "shared")
@@ -33,10 +40,8 @@ ARCHIVE = SHARED / "data" / "hashing" / "fashion_products.zip"
 def measure(name, quick, seeds, folder, workers):
     """What was chosen, by what, and for each seed the bytes without and with it."""
     tables = rivals.tables_of(ARCHIVE, folder / "photos") if name == "hashing" and not quick else (None, None)
-    way, tried = SET_BEFOREHAND.get(name), {}
-    if way is None:
-        tried = _tried(name, quick, tables[0], folder, workers)
-        way = max(tried, key=lambda each: (len(tried[each]), statistics.fmean(tried[each])))
+    tried = _tried(name, quick, tables[0], folder, workers)
+    way = max(tried, key=lambda each: (len(tried[each]), statistics.fmean(tried[each])))
     plan = {
         f"judged/{each}-{seed}": _experiment(name, quick, each, seed, tables[1])
         for seed in range(seeds) for each in (PLAIN, way)
@@ -56,12 +61,12 @@ def measure(name, quick, seeds, folder, workers):
 
 def _tried(name, quick, table, folder, workers):
     """By way how many times fewer bytes: all with one seed; the best three with two more, for single runs swing."""
-    tried = {way: [] for way in WAYS}
-    for seed in (TUNING_SEED,) if quick else range(TUNING_SEED, TUNING_SEED + 3):
+    tried = {way: [] for way in CANDIDATES[name]}
+    for seed in range(TUNING_SEED, TUNING_SEED + (1 if quick else TRIED[name])):
         if seed > TUNING_SEED:
-            left = sorted(WAYS, key=lambda way: -tried[way][0])[:3]
+            left = sorted(tried, key=lambda way: -tried[way][0])[:3]
         else:
-            left = list(WAYS)
+            left = list(tried)
         names = {way: f"choosing/{way}" + (f"-{seed}" if seed > TUNING_SEED else "") for way in (PLAIN, *left)}
         plan = {names[way]: _experiment(name, quick, way, seed, table) for way in names}
         made, _ = common.play(plan, folder, workers, METRIC[name])
@@ -78,7 +83,8 @@ def _experiment(name, quick, way, seed, table):
     else:
         recipe = {"objects": "quickstart.toml", "places": "demo/places.toml"}[name]
         base = {key: value for key, value in read_table(RECIPES / recipe).items() if key != "cells"}
-        more = {"objects": {"rounds": 60}, "places": {"rounds": 24, "evaluation.every": 2}}
+        town = 1 if seed >= TUNING_SEED else 0
+        more = {"objects": {"rounds": 60}, "places": {"rounds": 24, "evaluation.every": 2, "data.seed": town}}
         base = override(base, more[name])
     rounds = 2 if quick else base["rounds"]
     base = override(base, {"rounds": rounds if way == PLAIN else 2 * rounds, "name": f"cost-{name}"})

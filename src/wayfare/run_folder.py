@@ -207,10 +207,11 @@ class RunFolder:
             "skipped_files": experiment.task.skipped,
         }
         if experiment.aggregation.private:
-            done = lines[-1]["round"]
-            context = federation.context(done, experiment.topology.expected(federation))
+            done, expected = lines[-1]["round"], experiment.topology.expected(federation)
+            context = federation.context(done, expected)
             summary["privacy"] = {**experiment.aggregation.spent(context), "unit": experiment.aggregation.unit}
-            if len(lines) <= federation.rounds:
+            is_spent = experiment.aggregation.is_spent(federation.context(done + 1, expected))
+            if done < federation.rounds and is_spent:  # and not its patience
                 spent = f"the privacy budget was spent after round {done} of {federation.rounds}"
                 summary["warnings"].append(spent)
                 self.warn(spent)
@@ -240,7 +241,7 @@ class RunFolder:
         """What speaks against what came out: a model no better than chance, devices that exchanged nothing."""
         lines, experiment = self.store.lines, self.experiment
         about_task = "" if experiment.strategy.personal else experiment.task.doubt(metrics, lines[0]["metrics"])
-        found = about_task, experiment.topology.doubt(lines)
+        found = experiment.topology.doubt(lines), about_task
         for text in filter(None, found):
             self.warn(text)
         return [text for text in found if text]

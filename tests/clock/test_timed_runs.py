@@ -57,6 +57,12 @@ def lines(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
 
 
+def test_a_run_in_which_all_are_late_says_so(tmp_path: Path) -> None:
+    late = replace(TINY, topology=Server(4), clock=replace(SLOW, deadline=0.001), rounds=2)
+    told = run(late, tmp_path / "r", "local")["warnings"][0]
+    assert told.startswith("nothing was learnt: all 2 rounds were void; most replies were refused: late:")
+
+
 class Stop(Exception):
     pass
 

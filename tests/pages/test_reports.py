@@ -22,6 +22,7 @@ from wayfare.pages import figures, tables
 from wayfare.pages.compare import Comparison, Spread, compare
 from wayfare.pages.compare_page import write_page
 from wayfare.pages.record import Record, find_runs, less_is_better
+from wayfare.pages.run_files import PerClient
 from wayfare.report import write_report
 
 HOSTILE = (
@@ -611,6 +612,20 @@ def test_curves_over_bytes_have_the_same_heights(run: Path) -> None:
     assert figure.title == "accuracy" and [key.name for key in figure.keys] == ["test", "validation", "clients"]
     assert over["rounds"]["x"][0][:3] == [0, 2, 4] and over["bytes"]["title"] == "sent up and down, MB"
     assert over["bytes"]["x"][0][1] == pytest.approx(2 * (10 * 68_420 + 900) / 1e6)
+
+
+def test_a_metric_is_called_in_a_figure_what_it_is_called_in_the_table(tmp_path: Path) -> None:
+    lines = round_lines(3)
+    for line in lines:
+        line["metrics"] |= {"clock/joules": 2.0, "privacy/epsilon": 1.0}
+    titles = [figure.title for figure in figures.metric_figures(Record.read(make_run(tmp_path / "r", lines=lines)))]
+    assert "energy of all devices, J" in titles and "epsilon" in titles
+
+
+def test_a_histogram_of_few_clients_has_whole_ticks() -> None:
+    few, many = (PerClient(1, {"accuracy": {f"c{i}": i / n for i in range(n)}}) for n in (4, 200))
+    assert figures.client_figure("f", "accuracy", few).spec["layout"]["yaxis"]["dtick"] == 1
+    assert "dtick" not in figures.client_figure("f", "accuracy", many).spec["layout"]["yaxis"]
 
 
 def test_the_band_is_one_sd_to_each_side() -> None:

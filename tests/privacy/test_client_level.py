@@ -205,7 +205,21 @@ def test_the_budget_ends_a_run(tmp_path: Path) -> None:
     two = epsilon({(1.0, 1.0): 2}, 1e-5)
     summary = run(private(rounds=9, privacy=ClientLevel(epsilon=two + 0.01)), tmp_path / "r", "local")
     assert summary["rounds"] == 2 and summary["privacy"]["epsilon"] <= two + 0.01
-    assert any("the privacy budget was spent after round 2 of 9" in text for text in summary["warnings"])
+    told = " ".join(summary["warnings"])
+    assert "lasts for 2 of 9 rounds" in told
+    assert "the privacy budget was spent after round 2 of 9" in told
+
+
+def test_a_budget_below_the_first_round_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"privacy.epsilon = 0.5 does not allow a single round: one round costs"):
+        run(private(rounds=9, privacy=ClientLevel(epsilon=0.5)), tmp_path / "r", "local")
+
+
+def test_a_run_that_stops_for_another_reason_has_not_spent_its_budget(tmp_path: Path) -> None:
+    hopeless = Evaluation(every=1, clients=0, monitor="test/accuracy", patience=1)
+    experiment = private(rounds=9, privacy=ClientLevel(clip=1e-9, epsilon=1e6), evaluation=hopeless)
+    summary = run(experiment, tmp_path / "r", "local")
+    assert summary["rounds"] < 9 and not any("budget" in text for text in summary["warnings"])
 
 
 @pytest.mark.parametrize("strategy", [FedAvg(), Scaffold()], ids=lambda s: type(s).__name__)

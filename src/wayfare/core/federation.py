@@ -85,5 +85,5 @@ class Federation:
         """What an aggregation knows of a round in which so many clients are asked, on average."""
         return MergeContext(
             round, self.seed, self.folder, clients=len(self.population), expected=expected, sizes=self.sizes,
-            training=self.training,
+            training=self.training, rounds=self.rounds,
         )  # fmt: skip

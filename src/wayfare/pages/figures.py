@@ -19,7 +19,7 @@ import numpy as np
 
 from wayfare.pages.record import CLOCK, Record, is_count, less_is_better
 from wayfare.pages.run_files import PerClient
-from wayfare.pages.tables import human_bytes, number, plain
+from wayfare.pages.tables import human_bytes, metric_words, number, plain
 
 COLOURS = 12  # the style sheet defines c1 to c12
 MOST_CLIENTS = 100
@@ -97,8 +97,14 @@ def metric_figures(record: Record) -> list[Figure]:
                 bytes_sent = [sent[r] for r in rounds]
                 curves.append(MetricCurve(keys[_split(metric)], rounds, bytes_sent, values, elapsed=times))
         if curves:
-            figures.append(curve_figure(f"curve-{index}", measure, curves))
+            figures.append(curve_figure(f"curve-{index}", _title(measure, metrics[0]), curves))
     return figures
+
+
+def _title(measure: str, metric: str) -> str:
+    """The metric's display name if it has one of its own."""
+    words = metric_words(metric)
+    return measure if words == metric else words
 
 
 def curve_figure(
@@ -147,7 +153,7 @@ def client_figure(name: str, measure: str, clients: PerClient) -> Figure:
     layout = plain_layout(hovermode="closest", bargap=0.06)
     layout["xaxis"] |= {"title": axis_title(label(measure)), "anchor": "y2"}
     layout["yaxis"] |= {"title": axis_title("clients"), "domain": [0.2, 1], "rangemode": "tozero", "tickformat": ",d"}
-    layout["yaxis"]["nticks"] = 5
+    layout["yaxis"] |= {"dtick": 1} if counts.max() <= 5 else {"nticks": 5}  # half a client would be labelled 0 or 1
     layout["yaxis2"] = {"domain": [0, 0.13], "visible": False, "range": [-1, 1], "fixedrange": True}
     layout["shapes"] = [_median_line(median)]
     layout["annotations"] = [_median_note(median)]

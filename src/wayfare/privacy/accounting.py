@@ -7,7 +7,8 @@ Sampling is Poisson, each client by itself with probability `rate`. Epsilon is r
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -74,3 +75,15 @@ def noise_for(rate: float, rounds: int, delta: float, budget: float) -> float:
         middle = (low * high) ** 0.5
         low, high = (low, middle) if epsilon({(rate, middle): rounds}, delta) <= budget else (middle, high)
     return high
+
+
+def check_budget(budget: float, rounds: int, epsilon_after: Callable[[int], float]) -> list[str]:
+    """A warning if the budget lasts for some of the rounds only; an error if it does not allow the first one."""
+    lasts = bisect_right(range(1, rounds + 1), budget, key=epsilon_after)
+    if lasts == rounds:
+        return []
+    what = "`wayfare privacy plan` says which privacy.noise is enough for all rounds"
+    if not lasts:
+        one = f"one round costs {epsilon_after(1):.3g}"
+        raise ConfigError(f"privacy.epsilon = {budget:g} does not allow a single round: {one}; {what}")
+    return [f"privacy.epsilon = {budget:g} lasts for {lasts} of {rounds} rounds: {what}"]

@@ -30,7 +30,7 @@ from wayfare.core.errors import StoreError
 from wayfare.core.influence import Part
 from wayfare.core.protocols import MergeContext, MergeRule, Strategy, Topology
 from wayfare.core.ranges import Range, check_ranges
-from wayfare.privacy.accounting import RANGES, epsilon
+from wayfare.privacy.accounting import RANGES, check_budget, epsilon
 from wayfare.privacy.changes import Layout, copies
 from wayfare.privacy.ledger import Ledger, Release, check_key
 from wayfare.privacy.networks import check_buffers
@@ -69,8 +69,10 @@ class ClientLevel(MergeRule):
         name = type(strategy).__name__
         if type(topology).__name__ != "Server":
             return f"needs the topology 'server'; this is {type(topology).__name__.lower()!r}"
-        if strategy.personal or strategy.pooled:
-            return f"is of no use with {name}: {'models stay' if strategy.personal else 'there is one client'}"
+        if strategy.personal:
+            return f"is of no use with {name}: models stay on the devices"
+        if strategy.pooled:
+            return f"is of no use with {name}: there is one client"
         if not strategy.linear:
             return f"cannot be combined with {name}: it publishes values of single clients without noise"
         if type(strategy).choose is not FedAvg.choose:
@@ -152,6 +154,9 @@ class ClientLevel(MergeRule):
                 f"[privacy] the noise of a round is {times:.0f} times as long as the clip, and nothing is learnt in "
                 "such noise: ask more clients in a round, train fewer weights, or allow a larger epsilon"
             )
+        if self.epsilon:
+            release = (context.expected / context.clients, self.noise)
+            found += check_budget(self.epsilon, context.rounds, lambda n: epsilon({release: n}, self.delta))
         return found
 
     def spent(self, context: MergeContext) -> dict[str, float]:

@@ -29,7 +29,7 @@ from wayfare.core.bundle import Weights
 from wayfare.core.device import Device, GradientGuard
 from wayfare.core.protocols import Batch, MergeContext, MergeRule, Strategy, Task, Topology, Training
 from wayfare.core.ranges import check_ranges
-from wayfare.privacy.accounting import RANGES, epsilon
+from wayfare.privacy.accounting import RANGES, check_budget, epsilon
 from wayfare.privacy.ledger import Ledger, Release, check_key
 from wayfare.privacy.networks import check_buffers
 from wayfare.privacy.secrets import Secret
@@ -86,13 +86,15 @@ class SampleLevel(MergeRule):
         Secret(context.folder)  # before workers need it
 
     def warnings(self, like: Mapping[str, Weights], context: MergeContext) -> list[str]:
-        most = max(context.sizes, default=0)
-        if self.delta * most < 1:
-            return []
-        return [
-            f"privacy.delta = {self.delta:g} is not below 1 / {most} samples of a client: one of them could be "
-            "published and epsilon would still hold. Set it lower"
-        ]
+        found, most = list[str](), max(context.sizes, default=0)
+        if self.delta * most >= 1:
+            found.append(
+                f"privacy.delta = {self.delta:g} is not below 1 / {most} samples of a client: one of them could be "
+                "published and epsilon would still hold. Set it lower"
+            )
+        if self.epsilon:
+            found += check_budget(self.epsilon, context.rounds, lambda n: self.epsilon_after(n, context))
+        return found
 
     def spent(self, context: MergeContext) -> dict[str, float]:
         return {"epsilon": self.epsilon_after(context.round, context), "delta": self.delta}

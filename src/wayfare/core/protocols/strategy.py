@@ -70,6 +70,7 @@ class MergeContext:
     expected: int = 0  # how many of them are, on average
     sizes: tuple[int, ...] = ()  # how many samples clients train on, each number once
     training: Training = field(default_factory=lambda: Training())
+    rounds: int = 0  # of the whole run
 
 
 class MergeRule:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -38,7 +39,12 @@ class Topology:
 
     def doubt(self, lines: Sequence[Mapping[str, Any]]) -> str:
         """What to tell the user of a run in which nothing was exchanged; `lines` are those of its rounds."""
-        return ""
+        rounds = [line for line in lines if line["round"]]
+        if not rounds or not all(line["void"] for line in rounds):
+            return ""
+        reasons = Counter(refusal["reason"] for line in rounds for refusal in line["refused"])
+        why = f"; most replies were refused: {reasons.most_common(1)[0][0]}" if reasons else ""
+        return f"nothing was learnt: all {len(rounds)} rounds were void{why}"
 
     def start(self, federation: Federation, state: Bundle) -> Bundle:
         """The topology's own state around the strategy's."""
