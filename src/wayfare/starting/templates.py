@@ -276,7 +276,10 @@ def _hashing(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
             "data": _data(inspected),
             "model": [
                 Entry("bits", 64),
-                Entry("image", {"name": "frozen", "side": 128}, 'better, slower, to be fetched: { name = "dinov2-s" }'),
+                Entry(
+                    "image", {"name": "frozen", "side": 128, "colours": True},
+                    'better, slower, to be fetched: { name = "dinov2-s", colours = true }',
+                ),
                 text,
             ],
             "task": [
