@@ -116,6 +116,18 @@ def test_pairs_without_labels(capsys, tmp_path):
     assert len(model.search("hat", k=3).hits) == 3
 
 
+def test_keywords_are_read_beside_names(capsys, tmp_path):
+    """What people look for is in the keywords; and colours count without being asked for."""
+    shop(tmp_path / "shop", "picture file,name")
+    table = tmp_path / "shop/pairs.csv"
+    head, *rows = table.read_text().splitlines()
+    table.write_text("\n".join([f"{head},keywords", *(f"{row},sad" for row in rows)]) + "\n")
+    made = init(capsys, tmp_path / "shop", "--clients", 2, "--rounds", 2)
+    recipe = tomllib.loads(Path("shop.toml").read_text())
+    assert recipe["data"]["text"] == "name+keywords" and recipe["model"]["image"]["colours"] is True
+    assert "--set model.image=dinov2-s --set model.image.colours=true --set model.text=minilm" in made["hints"][0]
+
+
 def test_scene_graphs_without_a_test_set(capsys, tmp_path):
     """Eight of forty images are held back: the file names none to test with."""
     park(tmp_path / "park")

@@ -92,7 +92,7 @@ def ours(table):
     settings = tomllib.loads(RECIPE.read_text(encoding="utf-8"))
     settings.pop("about")
     settings["data"] |= {"path": str(table), "labels": ALL, "text": "productDisplayName", "photo": "image"}
-    settings["model"] = {"bits": 128, "image": "dinov2-s", "text": "minilm"}
+    settings["model"] = {"bits": 128, "image": {"name": "dinov2-s", "colours": True}, "text": "minilm"}
     return Experiment.from_table({"name": "everyday", **settings})
 
 

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,6 +29,7 @@ from wayfare.hashing.calibration import centres, close_scores
 from wayfare.hashing.data.base import PairFiles
 from wayfare.hashing.data.pairs import Paired
 from wayfare.hashing.data.without_pairs import WithoutPairs
+from wayfare.hashing.model import PairEncoders
 from wayfare.hashing.nets import CNNF
 from wayfare.hashing.task import Hashing
 from wayfare.nets.features import PictureTrunk
@@ -58,7 +60,7 @@ class HashModel:
         """The name under which codes are comparable."""
         parts = [digest(weights) for weights in self._parts.values()]
         strategy = tomllib.loads(self.recipe).get("strategy", {})  # FedCAFE's says what codes are the signs of
-        facts = [_FORM, *parts, self.words, strategy, settings_of(self.task.model.without_weights())]
+        facts = [_FORM, *parts, self.words, strategy, _settings(self.task.model)]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     @property
@@ -221,6 +223,14 @@ def unpack(file: Path, device: str = "auto") -> HashModel:
     if model.digest != bundle.values.get("digest"):
         raise StoreError(f"{file}: the model is damaged; restore it, or make the index again")
     return model
+
+
+def _settings(model: PairEncoders) -> dict[str, Any]:
+    """Those that change codes. Models of before there were colours are known by settings without them."""
+    found = settings_of(model.without_weights())
+    if isinstance(found["image"], dict) and not found["image"].get("colours"):
+        found["image"].pop("colours", None)
+    return found
 
 
 def _pixel_nets(net: nn.Module) -> list[CNNF]:

@@ -2,6 +2,7 @@
 
 efficientnet_lite0   features of a network that learnt from ImageNet and never changes, computed once; then a head
 dinov2-s             the same with DINOv2, which is better and slower, and has to be fetched first
+                     (both, if `colours` is set, with how much of each colour is there, see `nets.colours`)
 cnnf                 CNN-F, which learns from the picture itself
 file                 features that the data brings; then a head
 """
@@ -23,6 +24,7 @@ from wayfare.hashing.data.pairs import Paired
 from wayfare.hashing.data.source import PairPictures
 from wayfare.hashing.nets import CNNF, Layers, Lrn
 from wayfare.io.weights import load_weights, missing
+from wayfare.nets.colours import Colours, WithColours
 from wayfare.nets.features import PictureTrunk, features_of
 from wayfare.nets.features_by_picture import features_by_picture
 from wayfare.nets.frozen import SMALLEST, Trunk
@@ -31,6 +33,7 @@ from wayfare.nets.trunks import DinoTrunk
 
 _PATCH = 14
 DINO_WIDTH = 3 * 384
+Report = Callable[[int, int], None]  # how many pictures are done, of how many
 Reader = Callable[[np.ndarray], Tensor]  # rows of all pairs -> a batch, as the encoder takes it
 
 
@@ -75,38 +78,71 @@ class ImageSide:
         return []
 
 
+class TrunkImages(ImageSide):
+    """Features of a frozen network, if wanted with how much of each colour is there, and a head on them."""
+
+    side: int
+    hidden: int
+    colours: bool
+    kind: ClassVar[str]  # of the network
+    width: ClassVar[int]  # of its features
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self.side, self.side
+
+    def network(self, weights: dict[str, Tensor] | None = None) -> PictureTrunk:
+        """The frozen network alone."""
+        raise NotImplementedError
+
+    def features(self, network: PictureTrunk, images: Any, report: Report | None = None) -> np.ndarray:
+        """Of all these pictures, from the cache where they are there."""
+        raise NotImplementedError
+
+    def reader(self, pairs: Paired, progress: Progress) -> Reader:
+        images = _All(_pictures(pairs), len(pairs))
+        report = lambda done, total: progress("features of the pictures", done, total)  # noqa: E731
+        found = self.features(self.network(), images, report)
+        if not self.colours:
+            return lambda rows: torch.from_numpy(found[rows])
+        shares = features_of(Colours(), images)  # on their own, so that the network's are computed once
+        return lambda rows: torch.from_numpy(np.concatenate([found[rows], shares[rows]], 1))
+
+    def encoder(self, pairs: Paired, bits: int) -> nn.Module:
+        _pictures(pairs)
+        return Layers(self.width + self.colours * Colours.feature_dim, self.hidden, bits)
+
+    def terms(self, pairs: Paired) -> str:
+        return self.kind + ", colours" * self.colours
+
+    def trunk(self, weights: dict[str, Tensor] | None = None) -> PictureTrunk:
+        network = self.network(weights)
+        return WithColours(network) if self.colours else network
+
+
 @dataclass(frozen=True)
-class FrozenImages(ImageSide):
+class FrozenImages(TrunkImages):
     """Features of a frozen EfficientNet-Lite0, and a head on them."""
 
     side: int = 64  # of the pictures before the frozen network, in pixels
     hidden: int = 512  # between features and bits; 0: no hidden layer
     weights: str = ""  # of the frozen network: .safetensors; "": ImageNet's
+    colours: bool = False  # also how much of each colour is in a picture: then colours are found by their names
+
+    kind: ClassVar[str] = "frozen"
+    width: ClassVar[int] = Trunk.feature_dim
 
     def __post_init__(self) -> None:
         if self.side < SMALLEST:
             raise ConfigError(f"model.image.side = {self.side}: expected at least {SMALLEST} pixels")
         _check_hidden("image", self.hidden)
 
-    @property
-    def size(self) -> tuple[int, int]:
-        return self.side, self.side
-
-    def reader(self, pairs: Paired, progress: Progress) -> Reader:
-        images: Any = _All(_pictures(pairs), len(pairs))
-        found = features_of(self.trunk(), images, lambda done, total: progress("features of the pictures", done, total))
-        return lambda rows: torch.from_numpy(found[rows])
-
-    def encoder(self, pairs: Paired, bits: int) -> nn.Module:
-        _pictures(pairs)
-        return Layers(Trunk.feature_dim, self.hidden, bits)
-
-    def terms(self, pairs: Paired) -> str:
-        return "frozen"
-
-    def trunk(self, weights: dict[str, Tensor] | None = None) -> Trunk:
+    def network(self, weights: dict[str, Tensor] | None = None) -> PictureTrunk:
         given = weights or (load_weights(Path(self.weights)) if self.weights else None)
         return Trunk(self.side, given)
+
+    def features(self, network: PictureTrunk, images: Any, report: Report | None = None) -> np.ndarray:
+        return features_of(network, images, report)
 
     def without_weights(self) -> Self:
         return replace(self, weights="")
@@ -116,39 +152,34 @@ class FrozenImages(ImageSide):
 
 
 @dataclass(frozen=True)
-class DinoImages(ImageSide):
+class DinoImages(TrunkImages):
     """Features of a frozen DINOv2 ViT-S/14, and a head on them."""
 
     side: int = 224  # of the pictures before the frozen network, in pixels: a multiple of 14
     hidden: int = 0  # between features and bits; 0: no hidden layer, which a federation averages better
+    colours: bool = False  # also how much of each colour is in a picture: then colours are found by their names
+
+    kind: ClassVar[str] = "dinov2-s"
+    width: ClassVar[int] = DINO_WIDTH
 
     def __post_init__(self) -> None:
         if self.side < _PATCH or self.side % _PATCH:
             raise ConfigError(f"model.image.side = {self.side}: expected a multiple of {_PATCH} pixels")
         _check_hidden("image", self.hidden)
 
-    @property
-    def size(self) -> tuple[int, int]:
-        return self.side, self.side
-
-    def reader(self, pairs: Paired, progress: Progress) -> Reader:
-        images = _All(_pictures(pairs), len(pairs))
-        report = lambda done, total: progress("features of the pictures", done, total)  # noqa: E731
-        found = features_by_picture(self.trunk(), images, report)
-        return lambda rows: torch.from_numpy(found[rows])
-
-    def encoder(self, pairs: Paired, bits: int) -> nn.Module:
-        _pictures(pairs)
-        return Layers(DINO_WIDTH, self.hidden, bits)
-
-    def terms(self, pairs: Paired) -> str:
-        return "dinov2-s"
-
-    def trunk(self, weights: dict[str, Tensor] | None = None) -> DinoTrunk:
+    def network(self, weights: dict[str, Tensor] | None = None) -> PictureTrunk:
         return DinoTrunk(self.side)
 
+    def features(self, network: PictureTrunk, images: Any, report: Report | None = None) -> np.ndarray:
+        return features_by_picture(network, images, report)
+
     def shown(self, trunk: PictureTrunk | None, images: np.ndarray) -> Tensor:
-        return torch.from_numpy(features_by_picture(trunk or self.trunk(), images))
+        network = trunk.network if isinstance(trunk, WithColours) else trunk or self.network()
+        found = torch.from_numpy(self.features(network, images))
+        if not self.colours:
+            return found
+        pictures = torch.from_numpy(images).permute(0, 3, 1, 2).float()
+        return torch.cat([found, Colours()(pictures / 255)], 1)
 
     def missing_files(self) -> list[str]:
         return missing(str(PUBLISHED["dinov2-s"].path))

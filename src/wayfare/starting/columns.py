@@ -15,6 +15,7 @@ from wayfare.io.folders import pictures_below
 from wayfare.io.tables import delimiter_of, read_text
 
 _LINES = 2000  # that are looked at
+_KEYWORDS = ("keywords", "tags")
 _EXAMPLES = 3  # of what a column holds
 _MOST_FOUND, _MANY_WORDS = 0.8, 2.0  # of the photos a column names; words of a text, in the mean
 _FEW, _OFTEN = 200, 5  # labels at most, and lines that each has in the mean
@@ -51,7 +52,7 @@ def columns_of(path: Path, told: PairColumns) -> PairColumns | None:
     usual = csv_pairs.usual_columns(names)
     photo = told.photo or usual["photo"] or _photo_column(values, file.parent)
     left = [name for name in names if name != photo and f"{{{name}}}" not in photo]
-    text = told.text or usual["text"] or _text_column({name: values[name] for name in left})
+    text = told.text or _with_keywords(usual["text"], names) or _text_column({name: values[name] for name in left})
     if not photo or not text:
         return None
     left = [name for name in left if name not in text.split("+")]
@@ -105,6 +106,12 @@ def _photo_column(values: dict[str, list[str]], root: Path) -> str:
         if count >= _MOST_FOUND * len(held):
             return f"{'' if folder == '.' else folder + '/'}{{{name}}}{suffix}"
     return ""
+
+
+def _with_keywords(text: str, names: list[str]) -> str:
+    """The column of texts, and those of keywords beside it: people look for "sad", and the name is "crying face"."""
+    more = [name for name in names if name.lower() in _KEYWORDS and name != text]
+    return "+".join([text, *more]) if text else ""
 
 
 def _text_column(values: dict[str, list[str]]) -> str:

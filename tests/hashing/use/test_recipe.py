@@ -45,3 +45,12 @@ def test_ones_own_photos_are_found_by_words(album: Path, tmp_path: Path, capsys:
         assert main(["search", *query.split(), "--index", str(run / "index"), "-k", "3", "--json"]) == 0
         (answer,) = json.loads(capsys.readouterr().out)["answers"]
         assert {result["name"] for result in answer["results"]} == {f"{colour}{number}.png" for number in range(3)}
+    red = mine / "red0.png"  # the same photo in another colour is no answer any more
+    with Image.open(red) as photo:
+        Image.merge("RGB", photo.split()[::-1]).save(red)
+    assert main(["index", str(run), "--photos", str(mine)]) == 0
+    for query, names in (("red", {"red1", "red2"}), ("blue", {"blue0", "blue1", "blue2", "red0"})):
+        capsys.readouterr()
+        assert main(["search", query, "--index", str(run / "index"), "-k", str(len(names)), "--json"]) == 0
+        (answer,) = json.loads(capsys.readouterr().out)["answers"]
+        assert {Path(result["name"]).stem for result in answer["results"]} == names

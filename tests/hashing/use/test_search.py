@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import tomllib
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,8 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from wayfare.cli import main
-from wayfare.core.bundle import Bundle
+from wayfare.components import settings_of
+from wayfare.core.bundle import Bundle, digest
 from wayfare.core.errors import ConfigError, DataError, StoreError, WayfareError
 from wayfare.core.protocols import Training
 from wayfare.core.seeds import rng_for
@@ -113,6 +117,18 @@ def test_a_model_is_the_same_without_its_run(trained: Path, whole: Path, shop: P
     images = rng_for(1).integers(0, 256, (3, 32, 32, 3), np.uint8)
     assert np.array_equal(model.of_pictures(images), again.of_pictures(images))
     assert np.array_equal(model.of_texts(["red", "blue thing"]), again.of_texts(["red", "blue thing"]))
+
+
+def test_models_of_before_there_were_colours_keep_their_names(trained: Path) -> None:
+    """Their recipes did not have the setting, so it counts only where it is set."""
+    model = load_hash_model(hashing_run(trained))
+    settings = settings_of(model.task.model.without_weights())
+    assert settings["image"].pop("colours") is False
+    parts = [digest(weights) for weights in (model.net.state_dict(), model.trunk.own_weights(), {})]  # type: ignore[union-attr]
+    facts = [1, *parts, model.words, tomllib.loads(model.recipe)["strategy"], settings]
+    assert model.digest == sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    coloured = replace(model.task.model, image=FrozenImages(side=32, hidden=0, colours=True))
+    assert replace(model, task=replace(model.task, model=coloured)).digest != model.digest
 
 
 def test_codes_are_those_that_the_run_is_judged_by(trained: Path, whole: Path, shop: Path) -> None:
