@@ -23,7 +23,8 @@ def material(tmp_path_factory):
                                            "data.width=48", "partition.radius=40.0", "partition.least=1",
                                            "training.iterations=1", "topology.per_round=1"]),
         "things": ("demo/hashing", "fashion", ["model.bits=16", "model.text.hidden=16", "model.image.hidden=0",
-                                               "training.epochs=1", "partition.clients=2"]),
+                                               "model.image.colours=true", "training.epochs=1",
+                                               "partition.clients=2"]),
     }  # fmt: skip
     for name, (recipe, layout, settings) in sets.items():
         data = [f"data.path={folder / 'town' / layout}"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from wayfare.hashing.calibration import EVERYTHING, centres, close_scores, level
+from wayfare.hashing.calibration import EVERYTHING, centres, close_scores, kind_of, level
 from wayfare.hashing.task import Hashing
 
 
@@ -22,6 +22,10 @@ def test_the_level_by_hand() -> None:
     # 5 % of 21 right ones: the second smallest
     assert level(asked, items, wanted, labels) == pytest.approx(0.81, abs=1e-5)
     assert level(asked[:19], items, wanted[:19], labels) == EVERYTHING  # fewer than 20
+
+
+def test_several_words_are_compared_like_texts() -> None:
+    assert [kind_of(text) for text in ("cat", "red shirt", "t-shirt", "")] == ["words", "text", "text", "words"]
 
 
 def test_an_example_has_levels_for_both_views() -> None:

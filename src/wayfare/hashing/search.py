@@ -29,6 +29,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from wayfare.core.errors import ConfigError, DataError, StoreError
+from wayfare.hashing.calibration import kind_of
 from wayfare.hashing.code_index import FACTS, Codes
 from wayfare.hashing.data.words import tokens
 from wayfare.hashing.hash_model import HashModel, unpack
@@ -280,7 +281,7 @@ def _listed(words: Sequence[str]) -> str:
 def _answer(index: SearchIndex, view: View, query: Query, each: _Encoded, k: int, *, use_texts: bool) -> SearchAnswer:
     codes, text = index.codes[view], each.reading.text if use_texts else ""
     by_words = index.lexicon(view).search(text) if text else None
-    own = index.model.centre("words" if query.photo is None else "image")
+    own = index.model.centre(kind_of(each.reading.text) if query.photo is None else "image")
     known = bool(each.features.any())
     asked = each.features / np.linalg.norm(each.features) - own if known else each.features
     hits = nearest_items(codes, asked, k, by_words, index.model.centre(_SIDES[view]))

@@ -131,6 +131,20 @@ def test_models_of_before_there_were_colours_keep_their_names(trained: Path) -> 
     assert replace(model, task=replace(model.task, model=coloured)).digest != model.digest
 
 
+def test_what_queries_of_their_kind_have_in_common_is_taken_out(whole: Path) -> None:
+    """Of a single word the mean of words, of several the mean of texts: then the score is the cosine."""
+    index = SearchIndex(whole)
+    for words, kind in (("red", "words"), ("red thing", "text")):
+        (answer,) = search(index, [Query(words)], k=1, use_texts=False).answers
+        asked = unit(index.model.of_texts([words])[0]) - index.model.centre(kind)
+        item = unit(index.codes["photos"].numbers_of(answer.hits[0].id)) - index.model.centre("image")
+        assert answer.hits[0].score == pytest.approx(float(unit(asked) @ unit(item)), abs=1e-5)
+
+
+def unit(values: np.ndarray) -> np.ndarray:
+    return np.asarray(values / np.linalg.norm(values), np.float32)
+
+
 def test_codes_are_those_that_the_run_is_judged_by(trained: Path, whole: Path, shop: Path) -> None:
     found, index = hashing_run(trained), SearchIndex(whole)
     rows = found.task.pairs.query

@@ -5,7 +5,7 @@ import { asInput, pixelsOf } from "./pictures.js";
 import { Places } from "./places.js";
 import { readQuery, search, SIDES, View } from "./search.js";
 import { Tokenizer } from "./tokenizer.js";
-import { bagOf } from "./words.js";
+import { bagOf, tokens } from "./words.js";
 
 const ROOT = new URL("../", import.meta.url);
 const at = (name) => new URL(name, ROOT);
@@ -130,7 +130,7 @@ const answers = {
     const isWord = (word) => reader !== null && reader.isWord(word);
     const { reading, known } = readQuery(await view(find), words, { anyWord, isWord, vocabulary: about.vocabulary });
     const features = known ? await seconds(spent, "encode", () => ofWords(reading.text)) : null;
-    return seconds(spent, "search", () => searched(find, { ...found(about, "words", "words", words), features, reading, k }));
+    return seconds(spent, "search", () => searched(find, { ...found(about, tokens(reading.text).length > 1 ? "text" : "words", "words", words), features, reading, k }));
   },
   near: async ({ row, most }) => (await places()).around(row, most),
   picture,
