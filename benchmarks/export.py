@@ -3,7 +3,7 @@
     python benchmarks/export.py [--quick] [--json] [--runs DIR] [--queries 1000] [--photos 100] [--only places,browser]
 
 places    photos of the town's test city, and as many others as are needed, looked for in its database
-objects   test pictures of the quickstart's digits
+objects   test pictures of the quickstart's digits, and as many others as are needed
 hashing   texts and photos of pairs that nobody learnt from, looked for among the photos of all pairs
 browser   the places run as a page in Chromium, by Python's static file server: answers beside `wayfare locate`
 
@@ -57,12 +57,14 @@ def runs(folder, quick):
 # ---- equal answers
 
 
-def order(queries, items):
-    """The first ten items of each query, nearest first: by distance, in double precision."""
+def order(queries, items, own=None):
+    """The first ten items of each query but its own, nearest first: by distance, in double precision."""
     found = []
     for start in range(0, len(queries), 200):
         part = queries[start : start + 200].astype(np.float64)
         far = (part**2).sum(1)[:, None] + (items.astype(np.float64) ** 2).sum(1) - 2 * part @ items.T.astype(np.float64)
+        if own is not None:
+            far[np.arange(len(far)), own[start : start + 200]] = np.inf
         found.append(np.argsort(far, axis=1, kind="stable")[:, :TEN])
     return np.concatenate(found)
 
@@ -146,15 +148,16 @@ def part_outputs(part, inputs):
 
 def objects(folder, count, work):
     from wayfare.finished import load
-    from wayfare.objects.loaded import TEST
     from wayfare.portable import as_input
 
     run = load(folder / "objects", device="cpu")
-    (part,), test = run.portable(), run.task.loaded.parts[TEST]
+    (part,), (pool, test) = run.portable(), run.task.loaded.parts
     rows = some(np.arange(len(test)), count)
+    others = some(np.arange(len(pool)), count - len(rows))  # their answers must be the same, too, but are not judged
+    images = np.concatenate((test.images[rows], pool.images[others]))
     answers = lambda values: np.argsort(-values, axis=1, kind="stable")[:, :TEN]  # noqa: E731
-    right = lambda row, first: first == test.labels[rows[row]]  # noqa: E731
-    return compare("objects", part, (as_input(np.asarray(test.images[rows])),), answers, right=right, folder=work)
+    right = lambda row, first: first == test.labels[rows[row]] if row < len(rows) else None  # noqa: E731
+    return compare("objects", part, (as_input(images),), answers, right=right, folder=work)
 
 
 def hashing(folder, count, work):
@@ -173,7 +176,8 @@ def hashing(folder, count, work):
         "text": (run.model.task.model.text.inputs([str(pairs.texts[row]) for row in asked], pairs.words),),
     }
     for name, part in parts.items():
-        answers = lambda values: order(unit(values), items)  # noqa: E731
+        own = asked if name == "image" else None  # a photo would find itself
+        answers = lambda values, own=own: order(unit(values), items, own)  # noqa: E731
         found.append(compare(f"hashing, {name}s", part, inputs[name], answers, right=right, folder=work))
     return found
 

@@ -26,8 +26,10 @@ from wayfare.downloads import onnxruntime_web
 from wayfare.exporting.agreement import compared, through
 from wayfare.exporting.eight_bits import rounded_rows
 from wayfare.exporting.exporter import export
+from wayfare.exporting.onnx_file import OnnxNetwork, round_weights, write_onnx
 from wayfare.finished import load
 from wayfare.io.images import decode
+from wayfare.nets.efficientnet import Convolved
 from wayfare.places.finished import PlacesRun
 from wayfare.places.whitening import Whitening
 from wayfare.portable import PortablePart, picture_input
@@ -357,8 +359,6 @@ def test_settled_whitening_is_whitening():
 
 @pytest.mark.parametrize("name", ["places", "digits", "things"])
 def test_onnx_gives_the_same_answers(name, sites, material):
-    from wayfare.exporting.onnx_file import OnnxNetwork
-
     for part in load(material / "runs" / name, device="cpu").portable():
         written, given = OnnxNetwork(sites[name].folder / "model" / f"{part.name}.onnx"), part.own(40)
         before, after = through(part, given), through(written, given)
@@ -408,26 +408,43 @@ def test_executorch_gives_the_same_answers(material):
     assert str(material).encode() not in (made.folder / "image.pte").read_bytes()
 
 
-def test_executorch_of_a_network_that_turns_its_memory(tmp_path):
-    """As frozen networks do; ExecuTorch 1.5 cannot run it as it stands, or gives other numbers without a word."""
+class Frozen(nn.Module):
+    """As frozen networks are: memory turned, norms folded into the filters, and a graph of its own by `no_grad`."""
+
+    def __init__(self):
+        super().__init__()
+        sizes = ((3, 64, 3), (64, 512, 1))
+        layers = (Convolved(nn.Conv2d(a, b, k, bias=False), nn.BatchNorm2d(b)) for a, b, k in sizes)
+        self.layers = nn.Sequential(*layers)
+
+    @torch.no_grad()
+    def forward(self, pictures):
+        return self.layers(pictures.contiguous(memory_format=torch.channels_last)).mean((2, 3))
+
+
+@pytest.fixture(scope="module")
+def frozen():
+    return PortablePart("image", Frozen().eval(), (picture_input((8, 12)),), "vector", {}, own=lambda count: ())
+
+
+def test_executorch_of_a_frozen_network(frozen, tmp_path):
+    """As it stands, ExecuTorch 1.5 gives other numbers without a word."""
     pytest.importorskip("executorch", reason="the extra wayfare[executorch] is not installed")
     from wayfare.exporting.pte_file import PteNetwork, write_pte
-    from wayfare.nets.efficientnet import Convolved
 
-    class Turned(nn.Module):
-        def __init__(self):
-            super().__init__()
-            sizes = ((3, 8, 3), (8, 16, 1))
-            layers = (Convolved(nn.Conv2d(a, b, k, bias=False), nn.BatchNorm2d(b)) for a, b, k in sizes)
-            self.layers = nn.Sequential(*layers)
-
-        def forward(self, pictures):
-            return self.layers(pictures.contiguous(memory_format=torch.channels_last)).mean((2, 3))
-
-    part = PortablePart("image", Turned().eval(), (picture_input((8, 12)),), "vector", {}, own=lambda count: ())
-    write_pte(part, tmp_path / "image.pte")
+    write_pte(frozen, tmp_path / "image.pte")
     pictures = torch.rand(3, 3, 8, 12)
-    assert np.abs(PteNetwork(tmp_path / "image.pte")(pictures) - part(pictures)).max() < 1e-6
+    assert np.abs(PteNetwork(tmp_path / "image.pte")(pictures) - frozen(pictures)).max() < 1e-6
+
+
+def test_int8_of_a_frozen_network_takes_a_third_of_the_bytes(frozen, tmp_path):
+    """Its filters are computed from two tensors each: they have to be one to be rounded."""
+    whole, rounded = tmp_path / "image.onnx", tmp_path / "int8.onnx"
+    write_onnx(frozen, whole)
+    round_weights(whole, rounded)
+    assert rounded.stat().st_size < whole.stat().st_size / 3
+    pictures = torch.rand(3, 3, 8, 12)
+    assert np.abs(OnnxNetwork(whole)(pictures) - frozen(pictures)).max() < 1e-6
 
 
 def test_weights_are_what_the_run_exports(material):

@@ -20,6 +20,7 @@ from wayfare.portable import PortablePart
 
 OPSET = 18
 _MOST = 4096  # of an axis of any length
+_LARGE = 2**31  # numbers of a tensor: all are folded
 _EXTRA = "pip install 'wayfare[export]'"
 
 
@@ -33,6 +34,7 @@ def write_onnx(part: PortablePart, file: Path) -> None:
     program = _program(part, free=True)
     if program.model_proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value:
         program = _program(part, free=False)  # something in the network depends on how many inputs there are
+    _fold(program.model)
     model = without_traces(program.model_proto)
     disk.write(file, model.SerializeToString(deterministic=True))
 
@@ -42,6 +44,14 @@ def round_weights(source: Path, target: Path) -> None:
     import onnx
 
     disk.write(target, in_eight_bits(onnx.load(source)).SerializeToString(deterministic=True))
+
+
+def _fold(model: Any) -> None:
+    """Compute once what depends on no input: weights with a norm folded in are weights again, to round or to run."""
+    from onnxscript import optimizer
+
+    optimizer.fold_constants(model, input_size_limit=_LARGE, output_size_limit=_LARGE)
+    optimizer.remove_unused_nodes(model)
 
 
 def _program(part: PortablePart, free: bool) -> Any:

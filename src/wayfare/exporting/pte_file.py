@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.fx import GraphModule
 
 from wayfare.core import disk
 from wayfare.core.errors import ConfigError
@@ -43,8 +44,12 @@ def write_pte(part: PortablePart, file: Path) -> None:
 
 
 def _in_plain_memory(traced: Any) -> Any:
-    """Without the orders of memory that a network asks for: after such a step ExecuTorch's results are wrong."""
-    for node in traced.graph.nodes:
+    """Without the orders of memory that a network asks for: after such a step ExecuTorch's results are wrong.
+
+    What stands under `no_grad` has a graph of its own.
+    """
+    graphs = [part.graph for part in traced.graph_module.modules() if isinstance(part, GraphModule)]
+    for node in (node for graph in graphs for node in graph.nodes):
         if "memory_format" in node.kwargs:
             node.kwargs = {**node.kwargs, "memory_format": torch.contiguous_format}
     return traced

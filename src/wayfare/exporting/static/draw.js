@@ -37,7 +37,10 @@ const away = (metres) => {
 };
 
 const spotText = ({ latitude, longitude, easting, northing, city, zone }) => {
-  if (latitude !== null && longitude !== null) return `${latitude.toFixed(6)}, ${longitude.toFixed(6)}`;
+  if (latitude !== null && longitude !== null) {
+    const [north, east] = [latitude < 0 ? "S" : "N", longitude < 0 ? "W" : "E"];
+    return `${city ? `${city}: ` : ""}${Math.abs(latitude).toFixed(5)}° ${north}, ${Math.abs(longitude).toFixed(5)}° ${east}`;
+  }
   return [`easting ${number(easting ?? 0)}`, `northing ${number(northing ?? 0)}`, city, zone].filter(Boolean).join(", ");
 };
 
@@ -118,7 +121,9 @@ export const searched = async (answer, pictureOf) => {
     if (answer.find === "texts") return element("li", {}, element("p", {}, words, score));
     return element("li", {}, element("figure", {}, await shown(hit.row, pictureOf, ""), element("figcaption", {}, score, words)));
   }));
-  return element("div", {}, ...notes, element("ol", { class: answer.find === "texts" ? "texts" : "gallery" }, ...items));
+  const found = element("div", answer.close ? {} : { class: "is-unknown" }, element("ol", { class: answer.find === "texts" ? "texts" : "gallery" }, ...items));
+  const first = answer.by === "words" ? "Photos and texts with these words come first. " : "";
+  return element("div", {}, ...notes, found, element("p", { class: "note bars" }, `${first}A longer bar is more similar.`));
 };
 
 export const classes = (answer) => element("div", { class: "verdict-box" }, element("p", { class: "verdict-line" }, element("b", {}, answer.label)),
