@@ -24,7 +24,7 @@ WITH_PARTS = {
                "unknown": "unknown", "speed": "speed"},
     "scenes": {"": "metrics,speed,tables", "photos": "photos", "sgdet": "sgdet",
                "bias": "tables --cells imp-shard-bias,motifs-shard-bias,vctree-shard-bias,gpsnet-shard-bias"},
-    "privacy": {part: part for part in ("noise", "attacks", "accuracy", "accountants")},
+    "privacy": {part: part for part in ("noise", "attacks", "accuracy", "accountants", "peers")},
     "cost": {"": "objects,hashing", "places": "places", "clock": "clock"},
     "encounters": {"": "contacts,speed,accuracy,scale,regressor,faults", "policies": "policies"},
     "hashing": {"": "ranking,search,large,tables,rivals", "everyday": "everyday", "zero-shot": "zero-shot"},

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from wayfare.cli import main
+from wayfare.cli.look import Things
 
 FAST = ["--engine", "local", "--set", "model.width=4", "--set", "model.hidden=8", "--set", "training.epochs=1"]
 
@@ -94,7 +95,13 @@ def test_report_split_and_list(capsys):
     assert Path("split.html").exists() and Path("split.bin").exists()
 
 
-@pytest.mark.parametrize("what", ["recipes", "tasks", "strategies", "topologies", "exchanges", "partitions", "engines"])
+def test_list_tells_parts_of_one_file_apart(capsys):
+    _, out, _ = call(capsys, "list", "robust", "--json")
+    about = {name: each["about"] for name, each in json.loads(out)["robust"].items()}
+    assert about["median"] == "The median of each number (Yin et al., 2018)." and len(set(about.values())) == len(about)
+
+
+@pytest.mark.parametrize("what", [each.value for each in Things if each is not Things.runs])
 def test_list_shows_what_there_is(capsys, what):
     status, out, _ = call(capsys, "list", what, "--json")
     assert status == 0 and json.loads(out)[what]

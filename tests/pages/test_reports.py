@@ -527,6 +527,13 @@ def test_the_report_has_every_part_and_fetches_nothing(run: Path) -> None:
     assert not list(run.glob(".report*"))
 
 
+def test_a_private_run_is_the_same_only_with_its_key(run: Path, tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "private", experiment(privacy={"name": "clientlevel"}))
+    private, public = (" ".join(Links(write_report(each)).text) for each in (folder, run))
+    assert "the run should end with the same model" in private and "privacy.key" in private
+    assert "It should end with the same model" in public and "privacy.key" not in public
+
+
 def test_an_unfinished_run_has_a_banner_and_says_how_to_go_on(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "half", lines=round_lines(8), finished=False)
     text = " ".join(Links(write_report(folder, tmp_path / "new" / "page.html")).text)

@@ -39,8 +39,8 @@ class Things(StrEnum):
     strategies = "strategies"
     topologies = "topologies"
     exchanges = "exchanges"
-    privacies = "privacies"
-    robusts = "robusts"
+    privacy = "privacy"
+    robust = "robust"
     attacks = "attacks"
     compressions = "compressions"
     clocks = "clocks"
@@ -187,8 +187,9 @@ def describe(kind: str, name: str) -> dict[str, Any]:
         for field in dataclasses.fields(cls):
             if field.init:
                 settings[field.name] = _default(field)
-    module = sys.modules[cls.__module__].__doc__ or cls.__doc__ or ""
-    return {"about": module.strip().splitlines()[0], "settings": settings, "where": f"{cls.__module__}:{cls.__name__}"}
+    is_alone = not any(find(kind, other).__module__ == cls.__module__ for other in names(kind) if other != name)
+    about = (is_alone and sys.modules[cls.__module__].__doc__) or cls.__doc__ or ""
+    return {"about": about.strip().splitlines()[0], "settings": settings, "where": f"{cls.__module__}:{cls.__name__}"}
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:
