@@ -125,7 +125,23 @@ def test_keywords_are_read_beside_names(capsys, tmp_path):
     made = init(capsys, tmp_path / "shop", "--clients", 2, "--rounds", 2)
     recipe = tomllib.loads(Path("shop.toml").read_text())
     assert recipe["data"]["text"] == "name+keywords" and recipe["model"]["image"]["colours"] is True
-    assert "--set model.image=dinov2-s --set model.image.colours=true --set model.text=minilm" in made["hints"][0]
+    assert "`wayfare data get dinov2-s` and `wayfare data get minilm`" in made["hints"][0]
+
+
+def test_pairs_get_better_encoders_once_they_are_here(tmp_path, monkeypatch):
+    shop(tmp_path / "shop")
+    found = inspect(tmp_path / "shop")
+    monkeypatch.setenv("WAYFARE_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "cache/weights").mkdir(parents=True)
+
+    def chosen() -> tuple[str, str]:
+        values = {each.key: each.value for each in next(recipes(found, Choices()))["model"]}
+        return values["image"]["name"], values["text"]["name"]
+
+    for name in ("dinov2-s", "minilm"):
+        assert chosen() == ("frozen", "bag") and hints("hashing")  # one alone is not enough
+        (tmp_path / f"cache/weights/{name}.safetensors").touch()
+    assert chosen() == ("dinov2-s", "minilm") and not hints("hashing")
 
 
 def test_scene_graphs_without_a_test_set(capsys, tmp_path):

