@@ -140,7 +140,7 @@ def recipe_of(table):
         "task": {"name": "hashing", "order": "alternate"},
         "partition": {"name": "dirichlet", "clients": 10, "alpha": 0.5}, "strategy": {"name": "fedavg"},
         "training": {"epochs": 3, "batch_size": 64, "optimizer": "adam"},
-        "evaluation": {"every": 100, "clients": 0, "holdout": 0.0},
+        "evaluation": {"every": 100, "clients": 10, "holdout": 0.0},  # clients: those with models of their own
     }  # fmt: skip
 
 
