@@ -493,6 +493,12 @@
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readColours(); ground = null; later(); });
   };
 
+  // Where nobody is there at first, the day opens when half as many are there as ever: an empty map says nothing.
+  const opening = () => {
+    const counts = Array.from(frames, place), most = Math.max(...counts);
+    return counts[0] || !most ? 0 : frames[counts.findIndex((count) => 2 * count >= most)];
+  };
+
   const begin = async () => {
     if (typeof DecompressionStream === "undefined") {
       now.textContent = "This browser is too old to play the map.";
@@ -504,6 +510,7 @@
     get("tour-low").textContent = percent(told.range[0]);
     get("tour-high").textContent = percent(told.range[1]);
     listen();
+    state.at = opening();
     draw();
     if (told.ground) loadPicture();
     root.dataset.ready = String(devices);
