@@ -1,6 +1,8 @@
 """What is served: an index of places and one of search, a run that draws graphs; and photos to ask."""
 
+import contextlib
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +36,8 @@ def make(folder, photographs, asked):
     """Networks that have hardly learnt: what is found does not matter here, only how long it takes."""
     for name, (recipe, town) in TINY.items():
         given = ["--rounds", "1", "--engine", "local", "--track", "none", "--set", town]
-        assert main(["run", recipe, "--out", str(folder / "runs" / name), "--json", *given]) == 0
+        with contextlib.redirect_stdout(sys.stderr):  # what is printed may be JSON
+            assert main(["run", recipe, "--out", str(folder / "runs" / name), "--json", *given]) == 0
     for network in networks():
         make_places(folder / network, photographs, NETWORKS[network])
     make_codes(folder / "runs" / "search", folder / "runs" / "search" / "index", photographs)
