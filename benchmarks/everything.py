@@ -27,7 +27,8 @@ WITH_PARTS = {
     "privacy": {part: part for part in ("noise", "attacks", "accuracy", "accountants", "peers")},
     "cost": {"": "objects,hashing", "places": "places", "clock": "clock"},
     "encounters": {"": "contacts,speed,accuracy,scale,regressor,faults", "policies": "policies"},
-    "hashing": {"": "ranking,search,large,tables", "rivals": "rivals", "everyday": "everyday", "zero-shot": "zero-shot"},
+    "hashing": {"": "ranking,search,large,tables",
+                **{name: name for name in ("rivals", "everyday", "zero-shot")}},
     "serve": {"": "use", "harm": "harm", "fuzz": "fuzz"},
     "flower": {"": "equal,speed,wire,time,large,faults", "hosts": "hosts"},
 }  # fmt: skip

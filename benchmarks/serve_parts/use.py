@@ -1,8 +1,8 @@
 """People who use it at once: each uploads a photo, asks where it was, what is similar, for its graph; then words.
 
 The Python API alone answers the same questions from files, in as many processes as there are cores. The users run on
-the same cores as the server. By the clock the server gains on a busy machine, where it has more processes, each with its
-share; so this is to be run on a quiet one.
+the same cores as the server. On a busy machine the server gains by the clock, since it has more processes, each with
+its share; so this is to be run on a quiet one.
 """
 
 import asyncio

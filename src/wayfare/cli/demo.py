@@ -33,8 +33,8 @@ def demo(
 ) -> None:
     """Make a synthetic town, train four models on its people's photos without sharing any, and use the models.
 
-    Takes two to three minutes on two idle cores; nothing is downloaded. The result is one page, index.html in the output
-    folder. To continue an interrupted demo, run the same command again.
+    Takes two to three minutes on two idle cores; nothing is downloaded. The result is one page, index.html in the
+    output folder. To continue an interrupted demo, run the same command again.
     """
     began = time.monotonic()
     again = f"wayfare demo --out {out}{' --quick' if quick else ''}"
